@@ -1,0 +1,1 @@
+"""Frozen values and their text form. Nothing here opens a file, a socket or a process."""
