@@ -1,0 +1,1 @@
+"""The verbs as typed functions: composition only; what the command line calls and others script."""

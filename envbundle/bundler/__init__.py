@@ -1,0 +1,1 @@
+"""Lock to layers, chunks and a signed descriptor."""

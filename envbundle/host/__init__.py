@@ -1,0 +1,1 @@
+"""The only room that starts processes, opens sockets and asks the machine."""

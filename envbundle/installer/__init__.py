@@ -1,0 +1,1 @@
+"""A trusted descriptor and a store become a verified generation under a prefix."""

@@ -1,0 +1,1 @@
+"""Manifest to lock: versions by uv, bytes gathered and hashed, judged for the target."""

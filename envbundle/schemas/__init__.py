@@ -1,0 +1,1 @@
+"""The published contract: JSON Schemas (draft-07) of every document and answer."""

@@ -1,0 +1,1 @@
+"""The OCI image layout that holds bundles, and the codec of its chunks."""

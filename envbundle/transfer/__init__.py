@@ -1,0 +1,1 @@
+"""Moving stores: locations, what the other end lacks, copy and resume."""
