@@ -1,7 +1,7 @@
 """Where each key and array element of a TOML document stands.
 
 * TOML parsers give values without positions, and an error that names no line is little help. This scanner
-  walks a text that a parser has *already accepted* and notes places only: it validates nothing, reads no values.
+  walks a text that a parser has *already accepted* and notes places: it validates nothing, reads no values.
 * A path is a tuple of keys and, inside arrays (of tables or not), zero-based indexes:
   ``("resolve", "requirements", 1)``, ``("overlay", 0, "path")``.
 * Lines and columns count from 1; a column is a character, as the standard library's parser counts them.
@@ -46,12 +46,19 @@ class Position(NamedTuple):
 START = Position(1, 1)
 
 
-class Positions:
-    """The places of one document's keys and elements."""
+class Block(NamedTuple):
+    """A ``[table]`` or ``[[table]]`` with its header. ``end`` is the offset after its last statement."""
 
-    def __init__(self, places: dict[KeyPath, Position]) -> None:
-        """Hold ``places`` as they were scanned."""
-        self.places = places
+    path: KeyPath
+    end: int
+
+
+class Positions:
+    """The places of one document's keys and elements; ``blocks`` are its headed tables in order."""
+
+    def __init__(self, places: dict[KeyPath, Position], blocks: tuple[Block, ...]) -> None:
+        """Hold what was scanned."""
+        self.places, self.blocks = places, blocks
 
     def at(self, path: KeyPath) -> Position:
         """Return where ``path`` stands, or the nearest thing around it that stands somewhere."""
@@ -70,7 +77,7 @@ def scan(text: str) -> Positions:
     scanner = _Scanner(text)
     with contextlib.suppress(_LostError):
         scanner.document()
-    return Positions(scanner.places)
+    return Positions(scanner.places, tuple(scanner.blocks))
 
 
 def dotted(path: KeyPath) -> str:
@@ -105,6 +112,7 @@ class _Scanner:
         self.text = text
         self.here = 0
         self.places: dict[KeyPath, Position] = {}
+        self.blocks: list[Block] = []
         self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
         self._last: dict[KeyPath, int] = {}  # array of tables -> index of its newest table
 
@@ -116,10 +124,14 @@ class _Scanner:
                 return
             if self.text.startswith("[[", self.here):
                 table = self._header(array=True)
+                self.blocks.append(Block(table, self.here))
             elif self.text.startswith("[", self.here):
                 table = self._header(array=False)
+                self.blocks.append(Block(table, self.here))
             else:
                 self._pair(table)
+                if self.blocks:
+                    self.blocks[-1] = Block(table, self.here)
 
     def _header(self, *, array: bool) -> KeyPath:
         self.here += 2 if array else 1
