@@ -1,0 +1,118 @@
+"""The lock's values: what one target gets, exactly (docs/format.md, "Lock").
+
+The text form is a PEP 751 file (``pylock.<target>.toml``); ``Lock`` is what it says after reading: the
+packages, each with one wheel, and the ``[tool.envbundle]`` table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .coverage import Counts, Entry
+from .descriptor import Exemption, Origin
+from .digest import Digest
+from .target import Target
+
+LOCK_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedWheel:
+    """One artifact. ``url`` is without credentials; ``path`` is relative to the lock; one of them is set.
+
+    ``size`` in bytes. ``index`` is the URL of the index that offered it, where one did.
+    """
+
+    filename: str
+    sha256: Digest
+    size: int
+    url: str | None = None
+    path: str | None = None
+    index: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedPackage:
+    """One distribution: normalised name, exact version (local part included), its wheel, its origin."""
+
+    name: str
+    version: str
+    wheel: LockedWheel
+    origin: Origin = "published"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEvidence:
+    """What a file of a distribution holds and how its modules serve each GPU of the target."""
+
+    path: str
+    entries: tuple[Entry, ...]
+    counts: tuple[tuple[str, Counts], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistributionEvidence:
+    """Coverage of one distribution, per GPU of the target, with its files that hold GPU code."""
+
+    distribution: str
+    counts: tuple[tuple[str, Counts], ...]
+    files: tuple[FileEvidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlayFile:
+    """One file of an overlay. ``path`` is relative to site-packages (purelib/platlib of the base); ``mode``
+    is 0o644 or 0o755; ``replaces`` is the digest of the base file, None where the overlay adds the file.
+    """
+
+    path: str
+    sha256: Digest
+    size: int
+    mode: int = 0o644
+    replaces: Digest | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedOverlay:
+    """An overlay as locked. ``removes`` pairs a site-packages path with the digest of the base's file."""
+
+    distribution: str
+    path: str
+    mode: str
+    base_version: str
+    base_wheel: Digest
+    files: tuple[OverlayFile, ...] = ()
+    removes: tuple[tuple[str, Digest], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contested:
+    """A prefix-relative path that several distributions claim. ``claims`` pairs distribution and digest.
+
+    ``winner`` is the distribution whose bytes are installed.
+    """
+
+    path: str
+    claims: tuple[tuple[str, Digest], ...]
+    winner: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """What one target gets."""
+
+    target: Target
+    manifest: Digest
+    tool: str
+    rules: str
+    solver: str
+    packages: tuple[LockedPackage, ...]
+    overlays: tuple[LockedOverlay, ...] = ()
+    coverage: tuple[DistributionEvidence, ...] = ()
+    contested: tuple[Contested, ...] = ()
+    exemptions: tuple[Exemption, ...] = ()
+    requires: dict[str, str] = field(default_factory=dict)
+
+    def package(self, name: str) -> LockedPackage | None:
+        """Return the locked package of that normalised name."""
+        return next((package for package in self.packages if package.name == name), None)
