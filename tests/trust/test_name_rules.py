@@ -34,6 +34,7 @@ def test_the_first_line_that_accepts_the_name_decides(name: str, expected: tuple
 @pytest.mark.parametrize(
     ("line", "says"),
     [
+        pytest.param("\x0b", "0 fields", id="a vertical tab alone"),
         pytest.param("sglang-*", "1 fields", id="names alone"),
         pytest.param("a b c", "3 fields", id="three fields"),
         pytest.param("a *@x", "*", id="wildcard principal"),
