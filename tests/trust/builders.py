@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from envbundle.errors import EnvbundleError
 from envbundle.trust.allowed_signers import AllowedSigners
+from envbundle.trust.key_files import FileSigner, read_private_key
 from envbundle.trust.keys import PublicKey
 from envbundle.trust.policy import TrustPolicy
-from envbundle.trust.private_keys import FileSigner, read_private_key
 from envbundle.trust.sshsig import DESCRIPTOR_NAMESPACE, sign
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from envbundle.errors import HostError, TrustError, UserInputError
 from envbundle.host.agent import agent_keys, agent_signer
 from envbundle.trust.allowed_signers import AllowedSigners
+from envbundle.trust.key_files import FileSigner, read_private_key
 from envbundle.trust.keys import PublicKey
 from envbundle.trust.outcome import Vouched
 from envbundle.trust.policy import TrustPolicy
-from envbundle.trust.private_keys import FileSigner, read_private_key
 from envbundle.trust.revocation import RevocationList
 from envbundle.trust.sshsig import Signature, sign
 from envbundle.trust.trusted import accept

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envbundle.errors import UserInputError
+from envbundle.trust.key_files import read_private_key, read_public_key
 from envbundle.trust.keys import PublicKey, UnsupportedKeyError
-from envbundle.trust.private_keys import read_private_key
 from envbundle.trust.wire import Reader, pack_mpint, pack_string
 
 from .builders import DATA, KINDS, golden, golden_key, may_refuse, signer
@@ -120,7 +120,29 @@ def test_mpints_round_trip(value: int) -> None:
     reader.done("value")
 
 
-# Private keys
+# Key files
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_public_key_files(name: str) -> None:
+    assert read_public_key(golden(f"{name}.pub")) == golden_key(name)
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        pytest.param(b"", "E-KEY-FORMAT", id="empty"),
+        pytest.param(b"\xff\xfe", "E-KEY-FORMAT", id="no text"),
+        pytest.param(golden("ed25519"), "E-KEY-FORMAT", id="private half"),
+        pytest.param(golden("rsa1024.pub"), "E-KEY-KIND", id="short RSA"),
+        pytest.param(golden("dsa.pub"), "E-KEY-KIND", id="dsa"),
+        pytest.param(golden("certificate.pub"), "E-KEY-KIND", id="certificate"),
+    ],
+)
+def test_public_key_files_that_cannot_be_used(data: bytes, code: str) -> None:
+    with pytest.raises(UserInputError) as caught:
+        read_public_key(data, source="id.pub")
+    assert (caught.value.code, caught.value.subject) == (code, "id.pub")
 
 
 @pytest.mark.parametrize("name", ["ed25519", "nistp256", "rsa", "pkcs8.pem"])
@@ -216,7 +238,7 @@ def test_a_curve_that_ssh_does_not_have_is_refused() -> None:
 def test_without_bcrypt_an_encrypted_key_names_the_module() -> None:
     script = (
         "import sys; sys.modules['bcrypt'] = None\n"
-        "from envbundle.trust.private_keys import read_private_key\n"
+        "from envbundle.trust.key_files import read_private_key, read_public_key\n"
         "try:\n    read_private_key(open(sys.argv[1], 'rb').read(), lambda: b'test only')\n"
         "except Exception as fault:\n    print(type(fault).__name__, fault)\n"
     )
@@ -228,7 +250,7 @@ def test_without_bcrypt_an_encrypted_key_names_the_module() -> None:
 
 def test_importing_the_room_does_not_load_cryptography() -> None:
     script = (
-        "import sys, envbundle.trust.trusted, envbundle.trust.private_keys, envbundle.trust.revocation\n"
+        "import sys, envbundle.trust.trusted, envbundle.trust.key_files, envbundle.trust.revocation\n"
         "import envbundle.trust.name_rules, envbundle.host.agent\n"
         "print('cryptography' in sys.modules, 'bcrypt' in sys.modules)"
     )

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envbundle.errors import HostError, TrustError
+from envbundle.errors import HostError, TrustError, UserInputError
+from envbundle.trust.key_files import read_private_key
 from envbundle.trust.keys import pack_signature
-from envbundle.trust.private_keys import read_private_key
 from envbundle.trust.sshsig import BOOTSTRAP_NAMESPACE, MAX_ARMOR, Signature, blob_to_sign, sign
 from envbundle.trust.wire import pack_mpint, pack_string
 
@@ -310,7 +310,7 @@ def test_an_agent_may_drop_the_leading_zeros_of_an_rsa_signature() -> None:
 
 def test_a_kind_of_key_that_nobody_could_check_does_not_sign() -> None:
     fido = pack_string(b"sk-ssh-ed25519@openssh.com") + pack_string(b"x" * 32) + pack_string(b"ssh:")
-    with pytest.raises(TrustError, match=r"E-SIG-UNSUPPORTED.*FIDO"):
+    with pytest.raises(UserInputError, match=r"E-KEY-KIND.*FIDO"):
         sign(MESSAGE, Answering(fido, b""), namespace="envbundle")
 
 
