@@ -137,6 +137,10 @@ class LayerChunks:
         self._tickets.append(ticket)
         return ticket
 
+    def put_list(self, data: bytes) -> StoredChunk:
+        """Store the layer's own list."""
+        return self._writer.put(data)
+
     def stored(self) -> tuple[StoredChunk, ...]:
         """Wait for all chunks and return them in packing order; raises what writing one of them raised."""
         return tuple(ticket.stored() for ticket in self._tickets)

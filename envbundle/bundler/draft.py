@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
     from .chunks import LayerChunks
 
+#: The version of the rules by which wheels and overlays become entries (roles, what is left out, inlining).
+#: Change it with any of them: it keeps layers made by older rules out of new bundles.
+LAYER_RULE = 1
+
 _ROLES: tuple[tuple[re.Pattern[str], Role], ...] = (
     (re.compile(r"scripts/.+"), "script"),
     (re.compile(r"(pure|plat)lib/[^/]+\.dist-info/RECORD"), "record"),
@@ -52,9 +56,10 @@ def is_left_out(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeLayer:
-    """A finished layer and the blobs of its chunks by plain digest."""
+    """A finished layer, the canonical bytes of its list, and the blobs of list and chunks by plain digest."""
 
     layer: Layer
+    data: bytes
     blobs: dict[Digest, Blob]
     findings: tuple[Finding, ...] = ()
 
@@ -110,7 +115,7 @@ class LayerDraft:
         return self.chunks.ready()
 
     def finish(self) -> MadeLayer:
-        """Wait for the chunks and return the layer, checked."""
+        """Wait for the chunks, store the list, and return the layer."""
         files = [
             LayerEntry(
                 path=entry.path,
@@ -133,10 +138,12 @@ class LayerDraft:
             removes=self.removes,
         )
         layer.check(f"layer of {self.distribution}")
+        data = layer.to_bytes()
+        stored = (*self.chunks.stored(), self.chunks.put_list(data))
         blobs: dict[Digest, Blob] = {}
-        for chunk in self.chunks.stored():
+        for chunk in stored:
             blobs.setdefault(chunk.plain, chunk.blob)
-        return MadeLayer(layer=layer, blobs=blobs, findings=tuple(self.findings))
+        return MadeLayer(layer=layer, data=data, blobs=blobs, findings=tuple(self.findings))
 
 
 class _Head:

@@ -6,8 +6,8 @@
 * Equal files of a layer are kept once; an empty file has no bytes anywhere.
 * The outcome depends on nothing but the files' paths and bytes: a sink may finish chunks in any order.
 
-The rule is versioned by ``PACKING_RULE``: it stands in the codec line and in the key of the packer's cache,
-so changing anything here means changing that text.
+The rule's version is ``envbundle.store.codec.PACKING_RULE``: it stands in the codec line, and through it in
+the key of the packer's cache, so changing anything here means changing that number.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MIB = 1024 * 1024
-PACKING_RULE = "packing 1"
 SMALL_FILE = 1 * MIB
 PACK_SIZE = 32 * MIB
 PIECE_SIZE = 8 * MIB
