@@ -19,6 +19,8 @@ say() { printf '%s\n' "$*" >&2; }
 fits() { "$1" -c 'import sys; raise SystemExit(not (3, 10) <= sys.version_info[:2] < (3, 15))' </dev/null >/dev/null 2>&1; }
 imports() { "$1" -c "import $2" </dev/null >/dev/null 2>&1; }
 works() { [ -x "$venv/bin/python" ] && fits "$venv/bin/python"; }
+# Without pip in it an environment is of use only where uv can fill it; an interrupted one has neither.
+can_install() { imports "$venv/bin/python" pip || [ -x "$venv/bin/uv" ] || command -v uv >/dev/null 2>&1; }
 
 wanted() {
     printf '%s\n' "$here" "$(cksum <pyproject.toml)"
@@ -67,7 +69,7 @@ make_venv() {
     return 1
 }
 
-if ! works && ! make_venv; then
+if ! { works && can_install; } && ! make_venv; then
     say "setup: no usable Python: install Python 3.10 or newer with its venv module (Debian, Ubuntu: apt-get install python3-venv), or uv"
     exit 1
 fi
