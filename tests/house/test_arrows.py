@@ -43,7 +43,6 @@ LAZY_LIBRARIES: dict[str, tuple[str, ...]] = {
     "backports": ("envbundle/store/",),
     "httpx": ("envbundle/host/fetch.py",),
     "uv": ("envbundle/resolver/", "envbundle/host/"),
-    "rich": ("envbundle/cli/",),
 }
 CRYPTOGRAPHY_HOME = "envbundle/trust/algorithms.py"
 PROCESSES = {
