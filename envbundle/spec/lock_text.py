@@ -45,7 +45,7 @@ _ENTRY = re.compile(r"([0-9]{1,9}) (sass|ptx|nvvm) (\S+)(?: isa (\S+))? in (.*)"
 _COUNTS = re.compile(r"([a-z-]+): ([0-9]{1,9}) native, ([0-9]{1,9}) jit, ([0-9]{1,9}) missing")
 
 _HEADER = """\
-# Lock of the target {name}, written by `envbundle lock`: do not edit it, change envbundle.toml and lock again.
+# Lock of the target {name}, written by `envbundle lock`: do not edit it; change envbundle.toml, lock again.
 # It is a PEP 751 file (pylock); what is envbundle's own stands in [tool.envbundle], see docs/format.md.
 # **`uv pip sync` and `pip install -r` install the BASE ONLY: no overlay, no winner of a contested path.**
 """
@@ -176,7 +176,7 @@ def environment_marker(target: Target) -> str:
 
 
 def entry_text(entry: Entry) -> str:
-    """Return an entry as the lock writes it: ``3 sass sm_90a in .nv_fatbin``, ``2 ptx compute_90 isa 9.0 in ..``."""
+    """Return an entry as the lock writes it: ``3 sass sm_90a in .text``, ``2 ptx compute_90 isa 9.0 in .text``."""
     isa = "" if entry.isa is None else f" isa {entry.isa}"
     return f"{entry.modules} {entry.kind} {entry.arch}{isa} in {entry.section}"
 
