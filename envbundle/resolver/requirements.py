@@ -1,8 +1,7 @@
 """What a manifest asks for, read: PEP 508 lines and requirement files, for one target.
 
-* A requirement file may hold requirements, comments, line continuations, ``--hash=sha256:...``, and ``-r`` and
-  ``-c`` of other files below the manifest's folder. Any other option is refused with its line, because the
-  manifest has its own key for it.
+* A requirement file may hold requirements, comments, line continuations, ``--hash=sha256:...``, and ``-r``
+  and ``-c`` of other files. Any other option is refused with its line: the manifest has its own key for it.
 * Markers are evaluated with the target's values. A marker that asks what only a running machine knows
   (``platform_release``, ``platform_version``) is refused, never answered with this machine's value.
 * ``./x.whl`` and other bare paths become ``name @ file:...``.
@@ -10,6 +9,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +20,12 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from envbundle.errors import EnvbundleError, UserInputError
+from envbundle.errors import UserInputError
 from envbundle.host.files import read_bounded
 from envbundle.spec.digest import Digest
+from envbundle.spec.finding import Finding
 from envbundle.spec.names import normalise_name
+from envbundle.spec.text_checks import is_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,16 +35,17 @@ if TYPE_CHECKING:
 
 MAX_REQUIREMENT_FILE = 16 * 1024 * 1024
 _HASH = re.compile(r"\s--hash=(\S+)")
+_SHA256 = re.compile(r"sha256:[0-9a-f]{64}")
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _UNKNOWABLE = re.compile(r"\b(platform_release|platform_version)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One requirement that applies to the target. ``name`` is normalised; ``text`` is PEP 508 without marker.
+    """One requirement that applies to the target. ``name`` is normalised; ``text``: PEP 508 without marker.
 
-    ``pin`` is the exact version that is asked for (``==`` without wildcard, ``===``), else None; ``url`` is set
-    for a direct reference. ``hashes`` are the digests that a requirement file allows, empty for any.
+    ``pin`` is the exact version that is asked for (``==`` without wildcard, ``===``), else None; ``url`` is
+    set for a direct reference. ``hashes`` are the digests that a requirement file allows, empty for any.
     ``origin`` says where it was written, for messages.
     """
 
@@ -57,7 +60,7 @@ class Asked:
 
 
 def marker_environment(target: Target) -> dict[str, str]:
-    """Return the PEP 508 environment of a target, complete, so that no value of this machine is left in it."""
+    """Return the PEP 508 environment of a target; complete, so that nothing of this machine is in it."""
     return {
         "implementation_name": "cpython",
         "implementation_version": f"{target.python}.0",
@@ -74,8 +77,17 @@ def marker_environment(target: Target) -> dict[str, str]:
     }
 
 
-def read_asked(resolve: Resolve, folder: Path, target: Target) -> tuple[tuple[Asked, ...], tuple[Asked, ...]]:
-    """Return (requirements, constraints) that apply to ``target``; paths are relative to ``folder``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedFor:
+    """All that a target asks for. ``files`` holds the digest of every file read, by its path as written."""
+
+    requirements: tuple[Asked, ...]
+    constraints: tuple[Asked, ...]
+    files: dict[str, Digest]
+
+
+def read_asked(resolve: Resolve, folder: Path, target: Target) -> AskedFor:
+    """Return what applies to ``target``; paths are relative to ``folder``.
 
     Raises ``UserInputError``: E-REQUIREMENT for what cannot be read, E-MARKER for a marker that the target
     does not answer; all faults of the manifest's own lines at once.
@@ -84,16 +96,19 @@ def read_asked(resolve: Resolve, folder: Path, target: Target) -> tuple[tuple[As
     for position, line in enumerate(resolve.requirements):
         reader.line(line, f"resolve.requirements[{position}]", folder)
     for name in resolve.requirement_files:
-        reader.file(folder / name)
+        reader.file(folder / name, name)
     for position, line in enumerate(resolve.constraints):
         where = f"resolve.constraints[{position}]"
-        path = folder / line
-        if line.endswith((".txt", ".in")) and path.is_file():
-            reader.file(path, constraints=True)
+        if is_file(line):
+            reader.file(folder / line, line, constraints=True)
         else:
             reader.line(line, where, folder, constraint=True)
     reader.refuse()
-    return tuple(reader.requirements), tuple(reader.constraints)
+    return AskedFor(
+        requirements=tuple(reader.requirements),
+        constraints=tuple(reader.constraints),
+        files=dict(reader.files),
+    )
 
 
 class _Reader:
@@ -102,39 +117,34 @@ class _Reader:
     def __init__(self, *, folder: Path, target: Target) -> None:
         self._folder, self._target = folder, target
         self._environment = marker_environment(target)
-        self._files: set[Path] = set()
-        self._faults: list[UserInputError] = []
+        self.files: dict[str, Digest] = {}
+        self._faults: list[Finding] = []
         self.requirements: list[Asked] = []
         self.constraints: list[Asked] = []
 
     def refuse(self) -> None:
         """Raise the faults, if any, as one error."""
         if self._faults:
-            first = self._faults[0]
-            raise UserInputError(
-                first.code,
-                first.subject,
-                expected=first.expected,
-                found=first.found,
-                hint=first.hint,
-                findings=self._faults if len(self._faults) > 1 else (),
-            )
+            raise UserInputError.of(self._faults)
 
-    def file(self, path: Path, *, constraints: bool = False) -> None:
-        """Read a requirement file, once."""
-        if path in self._files:
+    def file(self, path: Path, name: str, *, constraints: bool = False) -> None:
+        """Read a requirement file, once; ``name`` is its path as written."""
+        if name in self.files:
             return
-        self._files.add(path)
-        text = read_bounded(path, MAX_REQUIREMENT_FILE).decode("utf-8-sig", "replace")
+        data = read_bounded(path, MAX_REQUIREMENT_FILE)
+        self.files[name] = Digest.of(data)
+        text = data.decode("utf-8-sig", "replace")
         for number, line in _logical_lines(text):
             where = f"{path.name}:{number}"
-            option, _, value = line.partition(" ")
-            option, inline_value = (
-                (option.split("=", 1) + [""])[:2] if option.startswith("--") else (option, "")
+            option, _, value = (
+                line.replace("=", " ", 1).partition(" ") if line[:2] == "--" else line.partition(" ")
             )
-            value = (inline_value or value).strip()
+            value = value.strip()
             if option in ("-r", "--requirement", "-c", "--constraint"):
-                self.file(path.parent / value, constraints=constraints or option in ("-c", "--constraint"))
+                below = posixpath.join(posixpath.dirname(name), value)
+                self.file(
+                    path.parent / value, below, constraints=constraints or option in ("-c", "--constraint")
+                )
             elif line.startswith("-"):
                 self._fault(
                     where,
@@ -147,12 +157,9 @@ class _Reader:
 
     def line(self, line: str, where: str, base: Path, *, constraint: bool = False) -> None:
         """Read one requirement."""
-        hashes = []
-        for text in _HASH.findall(line):
-            try:
-                hashes.append(Digest.parse(text))
-            except EnvbundleError:
-                continue  # pip allows several algorithms on one line; only sha256 is of use here
+        # pip allows several algorithms on one line; only sha256 is of use here.
+        stated = [text.lower() for text in _HASH.findall(line)]
+        hashes = [Digest(text[7:]) for text in stated if _SHA256.fullmatch(text)]
         if _HASH.search(line) and not hashes:
             self._fault(where, expected="--hash=sha256:<hex>", found=ascii(line)[:120])
             return
@@ -176,20 +183,22 @@ class _Reader:
             return True
         unknowable = _UNKNOWABLE.search(str(requirement.marker))
         if unknowable:
-            self._faults.append(
-                UserInputError(
-                    "E-MARKER",
-                    where,
-                    expected="a marker that the target answers",
-                    found=f"{unknowable[1]} in {str(requirement.marker)!r}",
-                    hint="only a running machine knows it: ask for machine, platform or Python instead",
-                )
+            self._fault(
+                where,
+                code="E-MARKER",
+                expected="a marker that the target answers",
+                found=f"{unknowable[1]} in {str(requirement.marker)!r}",
+                hint="only a running machine knows it: ask for machine, platform or Python instead",
             )
             return False
         return requirement.marker.evaluate(dict(self._environment))
 
-    def _fault(self, where: str, *, expected: str, found: str, hint: str = "") -> None:
-        self._faults.append(UserInputError("E-REQUIREMENT", where, expected=expected, found=found, hint=hint))
+    def _fault(
+        self, where: str, *, expected: str, found: str, hint: str = "", code: str = "E-REQUIREMENT"
+    ) -> None:
+        self._faults.append(
+            Finding(code=code, severity="error", subject=where, expected=expected, found=found, hint=hint)
+        )
 
 
 def _asked(requirement: Requirement, where: str, hashes: tuple[Digest, ...]) -> Asked:

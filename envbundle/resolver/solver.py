@@ -27,9 +27,8 @@ from envbundle.host.files import host_errors
 from envbundle.host.run import Runner, find_program
 from envbundle.spec.digest import Digest
 from envbundle.spec.names import normalise_name
+from envbundle.spec.toml_text import read_toml
 from envbundle.spec.toml_writer import inline, value_of
-
-from .toml_text import read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +45,7 @@ _VERSION = re.compile(r"uv ([0-9][0-9A-Za-z.+-]*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateWheel:
-    """One wheel that the solver offers. ``url`` (absolute; ``file:`` for local ones) as the solver said it."""
+    """One wheel that the solver offers. ``url`` is absolute, as the solver said it (``file:`` or http)."""
 
     filename: str
     url: str
@@ -146,7 +145,7 @@ class UvSolver:
             if finished.status != 0:
                 return NoSolution(prose=finished.error_text.replace(str(folder) + "/", "").strip())
             text = output.read_text(encoding="utf-8")
-        return Solution(candidates=_candidates(read_toml(text, "the solver's answer"), folder))
+        return Solution(candidates=_candidates(read_toml(text, filename="pylock.toml"), folder))
 
     def _options(self, question: Question) -> list[str]:
         target = question.target
@@ -156,8 +155,8 @@ class UvSolver:
             "--python-version", target.python,
             "--python-platform", uv_platform(target.platform),
             "--only-binary", ":all:",
-            "--no-header", "--no-annotate", "--no-config", "--no-python-downloads", "--no-progress", "--quiet",
-            "--color", "never",
+            "--no-header", "--no-annotate", "--no-config", "--no-python-downloads",
+            "--no-progress", "--quiet", "--color", "never",
             "--cache-dir", str(self.cache),
         ]  # fmt: skip
         explicit = {index.name for index in question.indexes if index.explicit}
@@ -178,7 +177,7 @@ class UvSolver:
 
 
 def uv_platform(platform: str) -> str:
-    """Return the platform that uv knows whose wheels all run on ``platform``: the nearest glibc not above it."""
+    """Return the platform that uv knows whose wheels all run on ``platform``: the nearest glibc below."""
     machine, _, rest = platform.partition("-manylinux_")
     major, _, minor = rest.partition("_")
     fitting = [known for known in _GLIBCS if int(major) > 2 or known <= int(minor)]
@@ -208,7 +207,7 @@ def find_uv() -> str:
 
 
 def uv_version(runner: Runner, uv: str) -> str:
-    """Return uv's version; raises ``HostError`` (E-UV-VERSION) if it is unreadable or outside ``UV_RANGE``."""
+    """Return uv's version; raises ``HostError`` (E-UV-VERSION) unless it is within ``UV_RANGE``."""
     finished = runner([uv, "--version"], env=_environment(), timeout=60)
     match = _VERSION.match(finished.text)
     found = match[1] if match else finished.text.strip()[:80]
