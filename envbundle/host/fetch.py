@@ -122,7 +122,7 @@ class HttpFetcher:
         ``IntegrityError``: E-HASH, E-SIZE (nothing stays); ``HostError`` for this machine's disk.
         """
         with _locked_part(destination.parent, sha256.hex) as part:
-            if destination.exists():
+            if destination.exists() and size in (None, _size_of(destination)):
                 return
             resumed = _size_of(part) > 0
             try:

@@ -8,7 +8,6 @@ its digest (``artifacts/<hex>``), so two locks on one cache fetch it once.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -16,16 +15,18 @@ from envbundle.errors import IntegrityError, TransferError
 from envbundle.host.fetch import check_file, file_digest, path_of_file_url, public_url
 from envbundle.host.files import host_errors
 from envbundle.progress import SILENT, Reporter
-from envbundle.spec.digest import Digest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from envbundle.host.fetch import Fetcher
+    from envbundle.spec.digest import Digest
     from envbundle.spec.lock import LockedWheel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A wheel's bytes on this machine, checked. ``filename`` is its name as a wheel, whatever ``path`` ends in."""
+    """A wheel's bytes on this machine, checked. ``filename`` is its name as a wheel, not ``path``'s."""
 
     filename: str
     path: Path
@@ -49,7 +50,7 @@ class Gatherer:
         return self.cache / "artifacts"
 
     def gather(self, *, filename: str, url: str, sha256: Digest | None, size: int | None) -> Artifact:
-        """Return the artifact at ``url`` (http, https or file), with the promised digest and size where known.
+        """Return the artifact at ``url`` (http, https or file), of that digest and size where known.
 
         Raises ``IntegrityError`` (E-HASH, E-SIZE), ``TransferError`` or ``HostError``.
         """
