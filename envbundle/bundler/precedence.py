@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 _RESERVED = re.compile(
     r"""
-      pyvenv\.cfg (/.*)?
-    | \.envbundle (/.*)?
-    | lib64
-    | env\.(sh|conf)
-    | bin/ python[w]? ([0-9]+ (\.[0-9]+)* [a-z]?)? (/.*)?
-    | bin/ [Aa]ctivate (\.[A-Za-z0-9]+)? (/.*)?
+      ( pyvenv\.cfg | \.envbundle | lib64 | env\.(sh|conf)
+      | bin/ python[w]? ([0-9]+ (\.[0-9]+)* [a-z]?)?
+      | bin/ [Aa]ctivate (\.[A-Za-z0-9]+)?
+      | lib/ python3\.[0-9]+ / site-packages / ( _envbundle_[^/]* | [^/]* envbundle\.pth )
+      ) (/.*)?
+    | bin | lib | include | lib/ python3\.[0-9]+ (/ site-packages)?
     """,
     re.VERBOSE,
 )
@@ -73,18 +73,21 @@ def decide(layers: Sequence[Layer], *, python: str, winners: Mapping[str, str]) 
     provides: dict[str, int | None] = {}
     provided: dict[str, _Claim] = {}
     for path in sorted(claims, key=str.encode):
-        if _RESERVED.fullmatch(path):
-            findings.append(_reserved(path, layers[claims[path][0].layer]))
-            continue
         held = [claim for claim in claims[path] if (claim.layer, path) not in removed]
         if not held:
             provides[path] = None
+            continue
+        if _RESERVED.fullmatch(path):
+            findings.append(_reserved(path, layers[held[0].layer]))
+            continue
+        if len({claim.layer for claim in claims[path]}) < len(claims[path]):
+            findings.append(_twice(path, claims[path], layers))
             continue
         winner, conflict = _choose(path, held, layers, winners)
         if conflict is not None:
             findings.append(conflict)
         provided[path] = winner
-        if len({claim.layer for claim in claims[path]}) > 1:
+        if len(claims[path]) > 1:
             provides[path] = winner.layer
     findings += _folders(provided, layers)
     if findings:
@@ -128,6 +131,17 @@ def _overlap(path: str, claims: list[_Claim], layers: Sequence[Layer]) -> Findin
         expected="one distribution's bytes, or equal bytes",
         found=found,
         hint=f'name who wins, for instance [package.{winner}] winner = ["{path}"], and lock again',
+    )
+
+
+def _twice(path: str, claims: list[_Claim], layers: Sequence[Layer]) -> Finding:
+    return Finding(
+        code="E-OVERLAP",
+        severity="error",
+        subject=path,
+        expected="one entry of a layer for it",
+        found=", ".join(f"{_name(layers[claim.layer])}: {claim.entry.path}" for claim in claims),
+        hint="the wheel has two files for one place: have it rebuilt, or leave the distribution out",
     )
 
 

@@ -57,6 +57,12 @@ Y = file("purelib/x.py", b"two")
             [dist("a", X), dist("b", file("platlib/x.py", b"one"))], {}, {f"{SITE}/x.py": 0}, id="two schemes, one place"
         ),
         pytest.param(
+            [dist("a", file("scripts/python")), over("a", removes={"scripts/python": b"x"})],
+            {},
+            {"bin/python": None},
+            id="a reserved path, removed",
+        ),
+        pytest.param(
             [dist("a", file("scripts/t", b"s")), dist("b", file("scripts/t", b"s", 0o755))],
             {},
             {"bin/t": 1},
@@ -97,6 +103,9 @@ def test_provider(layers: list[Layer], winners: dict[str, str], provides: dict[s
             ["overlay of a", "overlay of b"],
             id="two overlays",
         ),
+        pytest.param(
+            [dist("a", X, file("platlib/x.py", b"one"))], "E-OVERLAP", ["purelib/x.py", "platlib/x.py"], id="twice in one"
+        ),
         *(
             pytest.param([dist("a", file(path))], "E-RESERVED-PATH", ["a 1"], id=path)
             for path in (
@@ -110,6 +119,12 @@ def test_provider(layers: list[Layer], winners: dict[str, str], provides: dict[s
                 "data/pyvenv.cfg",
                 "data/.envbundle/receipt.json",
                 "data/lib64",
+                "data/lib64/libx.so",
+                "data/bin",
+                "data/lib/python3.12/site-packages",
+                "purelib/~envbundle.pth",
+                "purelib/00_envbundle.pth",
+                "purelib/_envbundle_pin.py",
             )
         ),
     ],
