@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from envbundle.errors import IntegrityError
 from envbundle.spec.digest import Digest
 
+from .oci import INDEX_FILE, LAYOUT_FILE
+
+_EXTRA = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _AGAIN = "copy the bundle again; `envbundle copy --check` sends what is damaged"
 
 
@@ -36,3 +41,10 @@ def check_blob(data: bytes, digest: Digest, size: int, place: str) -> bytes:
             "E-BLOB-HASH", f"blob in {place}", expected=str(digest), found=str(found), hint=_AGAIN
         )
     return data
+
+
+def check_extra_name(name: str) -> str:
+    """Return ``name`` if a file beside the layout may have it, else raise ``IntegrityError`` (E-PATH)."""
+    if not _EXTRA.fullmatch(name) or name in (LAYOUT_FILE, INDEX_FILE, "blobs"):
+        raise IntegrityError("E-PATH", ascii(name)[:200], expected="one plain file name beside the layout")
+    return name

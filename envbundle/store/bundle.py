@@ -133,6 +133,16 @@ def read_bundle(store: Store, tag: str) -> BundleRef:
     )
 
 
+def parse_descriptor(data: bytes) -> Descriptor:
+    """Return the descriptor in ``data``; raises ``FormatError`` whatever the bytes are."""
+    try:
+        return Descriptor.from_bytes(data)
+    except (TypeError, ValueError, RecursionError) as fault:  # values that no canonical form can hold
+        raise FormatError(
+            "E-FORMAT", "descriptor", expected="canonical JSON", found=str(fault)[:200]
+        ) from fault
+
+
 def check_image(image: ImageManifest, tag: str) -> None:
     """Raise ``IntegrityError`` (E-MANIFEST-MISMATCH) unless ``image`` has a bundle's shape and bounds."""
     if image.artifact != ARTIFACT_BUNDLE:
@@ -240,10 +250,13 @@ def bundle_image(descriptor: Descriptor, signatures: Iterable[bytes]) -> ImageMa
     )
 
 
-def commit_bundle(store: Store, descriptor: Descriptor, signatures: Iterable[bytes]) -> str:
+def commit_bundle(
+    store: Store, descriptor: Descriptor, signatures: Iterable[bytes], *, keep: bool = False
+) -> str:
     """Make the bundle visible under its tag, which is returned; its blobs must be there already.
 
-    Raises ``IntegrityError`` (E-BLOB-MISSING) if one is not. The same tag is replaced in one step.
+    The same tag is replaced in one step; with ``keep``, signatures that the store has of the very same
+    descriptor stay. Raises ``IntegrityError`` (E-BLOB-MISSING) if a blob is not there.
     """
     signed = tuple(signatures)
     image = bundle_image(descriptor, signed)
@@ -253,7 +266,11 @@ def commit_bundle(store: Store, descriptor: Descriptor, signatures: Iterable[byt
         missing = store.lacking((item.digest, item.size) for item in blob_items(descriptor))
         if missing:
             raise missing_blob(min(missing), store.name)
-        return index.with_entry(_put_image(store, image, descriptor.tag))
+        there = index.find(descriptor.tag)
+        held = read_image(store, there) if keep and there is not None else image
+        same = held.config.digest == image.config.digest
+        added = _with_signatures(image, signature_items(held) if same else ())
+        return index.with_entry(_put_image(store, added, descriptor.tag))
 
     store.put(descriptor.to_bytes())
     for signature in signed:
@@ -267,6 +284,14 @@ def _put_image(store: Store, image: ImageManifest, tag: str) -> TagEntry:
     return TagEntry(tag=tag, manifest=store.put(data), size=len(data), artifact=image.artifact)
 
 
+def _with_signatures(image: ImageManifest, more: Iterable[Item]) -> ImageManifest:
+    rest = tuple(layer for layer in image.layers if layer.media != MEDIA_SIGNATURE)
+    signed = {item.digest: item for item in (*signature_items(image), *more)}
+    return ImageManifest(
+        artifact=image.artifact, config=image.config, layers=(*rest, *sorted(signed.values(), key=_order))
+    )
+
+
 def add_signature(store: Store, tag: str, signature: bytes) -> None:
     """Add a signature over the descriptor of the bundle ``tag``; adding one again changes nothing."""
 
@@ -276,9 +301,7 @@ def add_signature(store: Store, tag: str, signature: bytes) -> None:
         item = Item(media=MEDIA_SIGNATURE, digest=store.put(signature), size=len(signature))
         if item.digest in {known.digest for known in signature_items(image)}:
             return index
-        rest = tuple(layer for layer in image.layers if layer.media != MEDIA_SIGNATURE)
-        signed = sorted((*signature_items(image), item), key=_order)
-        added = ImageManifest(artifact=image.artifact, config=image.config, layers=(*rest, *signed))
+        added = _with_signatures(image, (item,))
         check_image(added, tag)
         return index.with_entry(_put_image(store, added, tag))
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import secrets
 import stat
 import threading
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,9 +28,9 @@ from envbundle.host.files import atomic_write, host_error, host_errors, read_bou
 from envbundle.spec.canonical import canonical
 from envbundle.spec.digest import Digest
 
-from .blob import check_blob, missing_blob, wrong_size
+from .blob import check_blob, check_extra_name, missing_blob, wrong_size
 from .memory import MemoryStore
-from .oci import LAYOUT, MAX_INDEX, ImageIndex, TagEntry, parse_document
+from .oci import INDEX_FILE, LAYOUT, LAYOUT_FILE, MAX_INDEX, ImageIndex, TagEntry, parse_document
 from .protocol import MAX_BLOB, Store
 
 if TYPE_CHECKING:
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_BLOB", "DirectoryStore", "ImageIndex", "MemoryStore", "Store", "TagEntry"]
 
-LAYOUT_FILE = "oci-layout"
-INDEX_FILE = "index.json"
 INCOMING = ".incoming"
 INDEX_LOCK = "index.lock"
 WRITERS_LOCK = "writers.lock"
@@ -101,20 +101,10 @@ class DirectoryStore:
 
     def read(self, digest: Digest, size: int) -> bytes:
         """See ``Store.read``."""
-        path = self.blob_path(digest)
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        try:
-            fd = os.open(path, flags)
-        except OSError as fault:
-            if fault.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):
-                raise missing_blob(digest, self.name) from fault
-            raise host_error(fault, path) from fault
-        with host_errors(path), os.fdopen(fd, "rb", buffering=0) as stream:
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                raise missing_blob(digest, self.name)
-            if status.st_size != size or size > MAX_BLOB:
-                raise wrong_size(digest, self.name, min(size, MAX_BLOB), str(status.st_size))
+        with host_errors(self.blob_path(digest)), self._open(digest) as stream:
+            found = os.fstat(stream.fileno()).st_size
+            if found != size or size > MAX_BLOB:
+                raise wrong_size(digest, self.name, min(size, MAX_BLOB), str(found))
             data = stream.read(size + 1) or b""
             while len(data) < size:  # a signal or an odd file system may give less at once
                 more = stream.read(size + 1 - len(data))
@@ -122,6 +112,26 @@ class DirectoryStore:
                     break
                 data += more
         return check_blob(data, digest, size, self.name)
+
+    def _open(self, digest: Digest) -> FileIO:
+        path = self.blob_path(digest)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            stream = FileIO(os.open(path, flags), "rb")
+        except OSError as fault:
+            if fault.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EISDIR):
+                raise missing_blob(digest, self.name) from fault
+            raise
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            stream.close()
+            raise missing_blob(digest, self.name)
+        return stream
+
+    def rehash(self, digest: Digest) -> Digest:
+        """See ``Store.rehash``."""
+        path = self.blob_path(digest)
+        with host_errors(path), self._open(digest) as stream:
+            return _hash(stream)
 
     def put(self, data: bytes) -> Digest:
         """See ``Store.put``."""
@@ -188,6 +198,10 @@ class DirectoryStore:
             )
         return read_bounded(path, MAX_INDEX)
 
+    def documents(self) -> tuple[tuple[str, bytes], ...]:
+        """See ``Store.documents``."""
+        return tuple((name, self.read_file(name)) for name in (LAYOUT_FILE, INDEX_FILE))
+
     def write_index(self, change: Callable[[ImageIndex], ImageIndex]) -> ImageIndex:
         """See ``Store.write_index``."""
         with self._locked(INDEX_LOCK, fcntl.LOCK_EX):
@@ -219,7 +233,7 @@ class DirectoryStore:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """While it is entered nobody else writes; raises ``HostError`` (E-STORE-BUSY) if somebody does."""
+        """See ``Store.alone``."""
         with (
             self._locked(WRITERS_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB),
             self._locked(INDEX_LOCK, fcntl.LOCK_EX),
@@ -251,13 +265,31 @@ class DirectoryStore:
             volume = os.statvfs(self.path)
         return volume.f_bavail * volume.f_frsize
 
+    def rehash_extra(self, name: str) -> Digest:
+        """See ``Store.rehash_extra``."""
+        path = self.path / check_extra_name(name)
+        if not path.is_file():
+            raise HostError("E-NOT-FOUND", str(path), expected="a file", found="none")
+        with host_errors(path), FileIO(path, "rb") as stream:
+            return _hash(stream)
+
+    def put_extra(self, name: str, data: bytes) -> None:
+        """See ``Store.put_extra``."""
+        atomic_write(self.path / check_extra_name(name), data)
+
     def leftovers(self) -> tuple[str, ...]:
-        """Return the names in ``.incoming`` that are no lock of ours, relative to the store."""
+        """See ``Store.leftovers``: what is in ``.incoming`` and is no lock of ours."""
         return tuple(
             f"{INCOMING}/{name}"
             for name, _ in self._scan(self._incoming)
             if name not in (INDEX_LOCK, WRITERS_LOCK)
         )
+
+    def sweep(self, names: Iterable[str]) -> None:
+        """See ``Store.sweep``."""
+        for name in set(names) & set(self.leftovers()):
+            with host_errors(self.path / name):
+                (self.path / name).unlink(missing_ok=True)
 
     def extras(self) -> tuple[str, ...]:
         """Return the names that are no part of an OCI image layout, relative to it, in order."""
@@ -281,6 +313,14 @@ class DirectoryStore:
                     return sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in entries)
             except FileNotFoundError:
                 return []
+
+
+def _hash(stream: FileIO) -> Digest:
+    state = hashlib.sha256()
+    buffer = bytearray(1 << 20)
+    while count := stream.readinto(buffer):
+        state.update(memoryview(buffer)[:count])
+    return Digest(state.hexdigest())
 
 
 def _no_store(name: str) -> HostError:

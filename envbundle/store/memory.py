@@ -6,10 +6,12 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
+from envbundle.errors import HostError
+from envbundle.spec.canonical import canonical
 from envbundle.spec.digest import Digest
 
-from .blob import check_blob, missing_blob
-from .oci import ImageIndex
+from .blob import check_blob, check_extra_name, missing_blob
+from .oci import INDEX_FILE, LAYOUT, LAYOUT_FILE, ImageIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +25,7 @@ class MemoryStore:
     def __init__(self, name: str = "memory") -> None:
         self.name = name
         self._blobs: dict[Digest, bytes] = {}
+        self._extras: dict[str, bytes] = {}
         self._index = ImageIndex()
         self._lock = threading.RLock()
 
@@ -41,6 +44,13 @@ class MemoryStore:
         if data is None:
             raise missing_blob(digest, self.name)
         return check_blob(data, digest, size, self.name)
+
+    def rehash(self, digest: Digest) -> Digest:
+        """See ``Store.rehash``."""
+        data = self._blobs.get(digest)
+        if data is None:
+            raise missing_blob(digest, self.name)
+        return Digest.of(data)
 
     def put(self, data: bytes) -> Digest:
         """See ``Store.put``."""
@@ -71,6 +81,37 @@ class MemoryStore:
         with self._lock:
             self._index = ImageIndex.from_bytes(change(self._index).to_bytes())
             return self._index
+
+    def documents(self) -> tuple[tuple[str, bytes], ...]:
+        """See ``Store.documents``."""
+        return ((LAYOUT_FILE, canonical(LAYOUT)), (INDEX_FILE, self._index.to_bytes()))
+
+    def extras(self) -> tuple[str, ...]:
+        """See ``Store.extras``."""
+        return tuple(sorted(self._extras))
+
+    def rehash_extra(self, name: str) -> Digest:
+        """See ``Store.rehash_extra``."""
+        if name not in self._extras:
+            raise HostError("E-NOT-FOUND", f"{self.name}/{name}", expected="a file", found="none")
+        return Digest.of(self._extras[name])
+
+    def put_extra(self, name: str, data: bytes) -> None:
+        """See ``Store.put_extra``."""
+        self._extras[check_extra_name(name)] = bytes(data)
+
+    def leftovers(self) -> tuple[str, ...]:
+        """See ``Store.leftovers``."""
+        return ()
+
+    def sweep(self, names: Iterable[str]) -> None:
+        """See ``Store.sweep``."""
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """See ``Store.alone``."""
+        with self._lock:
+            yield
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:

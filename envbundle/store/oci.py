@@ -11,6 +11,7 @@ Source: OCI Image Format Specification 1.1, "Image Index", "Image Manifest", "Im
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ MEDIA_INDEX = "application/vnd.oci.image.index.v1+json"
 MEDIA_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 REF_NAME = "org.opencontainers.image.ref.name"
 TITLE = "org.opencontainers.image.title"
+LAYOUT_FILE = "oci-layout"
+INDEX_FILE = "index.json"
 MAX_INDEX = 4 * 1024 * 1024
 MAX_MANIFEST = 16 * 1024 * 1024
 LAYOUT = {"imageLayoutVersion": "1.0.0"}
@@ -43,16 +46,18 @@ class Item:
 
     @classmethod
     def from_dict(cls, value: Any, where: str = "item") -> Item:
-        """Read the JSON form; raises ``FormatError``. ``platform`` is skopeo's and means nothing here."""
+        """Read the JSON form; raises ``FormatError``. A ``platform`` means nothing here."""
         fields = Fields(value, where)
         known = {"mediaType", "digest", "size", "artifactType", "annotations"}
+        if fields.raw("platform", None) in _PLATFORMS:
+            known.add("platform")
         return cls(
             media=fields.text("mediaType"),
             digest=fields.digest("digest"),
             size=fields.integer("size"),
             artifact=fields.text("artifactType", ""),
             annotations=fields.mapping("annotations", read_text, {}),
-            unknown=tuple(sorted(fields.path(key) for key in set(value) - known)),
+            unknown=tuple(sorted(fields.path(ascii(key)[:80]) for key in set(value) - known)),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,8 +128,13 @@ class ImageIndex:
                 "E-STORE-INDEX", fault.subject, expected=fault.expected, found=fault.found, hint=_RECOPY
             ) from fault
         known = {"schemaVersion", "mediaType", "manifests"}
-        own = tuple(sorted(f"index.json.{key}" for key in set(value) - known))
+        own = tuple(sorted(fields.path(ascii(key)[:80]) for key in set(value) - known))
         entries = tuple(TagEntry.of(item) for item in items)
+        for entry in entries:
+            if entry.tag and not _TAG.fullmatch(entry.tag):
+                raise FormatError(
+                    "E-STORE-INDEX", "tag", expected="printable ASCII", found=ascii(entry.tag)[:200]
+                )
         return cls(entries=entries, unknown=own + tuple(name for entry in entries for name in entry.unknown))
 
     def to_bytes(self) -> bytes:
@@ -174,7 +184,7 @@ class ImageManifest:
                 artifact=fields.text("artifactType", ""),
                 config=Item.from_dict(fields.raw("config"), fields.path("config")),
                 layers=fields.items("layers", Item.from_dict),
-                unknown=tuple(sorted(fields.path(key) for key in set(value) - _MANIFEST_FIELDS)),
+                unknown=tuple(sorted(fields.path(ascii(key)[:80]) for key in set(value) - _MANIFEST_FIELDS)),
             )
         except FormatError as fault:
             raise FormatError(
@@ -199,6 +209,12 @@ class ImageManifest:
         return (self.config, *self.layers)
 
 
+_PLATFORMS = tuple(
+    {"architecture": machine, "os": system}
+    for machine in ("amd64", "arm64")
+    for system in ("linux", "darwin")
+)
+_TAG = re.compile(r"[\x21-\x7e]{1,255}")
 _MANIFEST_FIELDS = {"schemaVersion", "mediaType", "artifactType", "config", "layers"}
 _RECOPY = "copy the bundle again from where it came from"
 

@@ -36,6 +36,12 @@ class Store(Protocol):
         E-BLOB-HASH.
         """
 
+    def rehash(self, digest: Digest) -> Digest:
+        """Return the digest of what stands under ``digest``, of any size, in bounded memory.
+
+        Raises ``IntegrityError`` (E-BLOB-MISSING).
+        """
+
     def put(self, data: bytes) -> Digest:
         """Keep ``data`` and return its digest; a blob that is there already is left alone."""
 
@@ -56,6 +62,27 @@ class Store(Protocol):
 
         All blobs put before are on the disk when the new index can be seen.
         """
+
+    def documents(self) -> tuple[tuple[str, bytes], ...]:
+        """Return the unhashed documents of the layout as they are written: name and bytes."""
+
+    def extras(self) -> tuple[str, ...]:
+        """Return names that are no part of an OCI image layout, in order."""
+
+    def rehash_extra(self, name: str) -> Digest:
+        """Return the digest of a plain file beside the layout; raises ``HostError`` if there is none."""
+
+    def put_extra(self, name: str, data: bytes) -> None:
+        """Write a file beside the layout (the bootstrap): ``name`` is one plain file name."""
+
+    def leftovers(self) -> tuple[str, ...]:
+        """Return names of what an interrupted run left behind, in order."""
+
+    def sweep(self, names: Iterable[str]) -> None:
+        """Drop what ``leftovers`` named; what is gone already is no fault."""
+
+    def alone(self) -> AbstractContextManager[None]:
+        """While it is entered nobody else writes; raises ``HostError`` (E-STORE-BUSY) if somebody does."""
 
     def writing(self) -> AbstractContextManager[None]:
         """While it is entered no collection runs; take it around puts that an index entry will follow."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from envbundle.errors import FormatError, IntegrityError
@@ -11,6 +13,8 @@ from envbundle.spec.layer import Layer
 from .codec import decode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from envbundle.spec.descriptor import Descriptor, LayerRef
     from envbundle.spec.digest import Digest
 
@@ -29,6 +33,34 @@ def read_plain(store: Store, descriptor: Descriptor, plain: Digest) -> bytes:
             "E-BLOB-UNNAMED", str(plain), expected="a blob named by the descriptor", found="none"
         )
     return decode(store.read(blob.blob, blob.size), blob, plain)
+
+
+def read_ahead(
+    store: Store, descriptor: Descriptor, plains: Iterable[Digest], *, workers: int
+) -> Iterator[tuple[Digest, bytes]]:
+    """Yield (plain digest, bytes) in the given order while ``workers`` threads read and decode what follows.
+
+    At most ``workers`` + 1 plain chunks are in memory, and as many stored ones. A fault is raised where its
+    chunk's turn comes. Raises as ``read_plain``.
+    """
+    if workers < 2:
+        for plain in plains:
+            yield plain, read_plain(store, descriptor, plain)
+        return
+    with ThreadPoolExecutor(workers, thread_name_prefix="envbundle-read") as pool:
+        waiting: deque[tuple[Digest, Future[bytes]]] = deque()
+        try:
+            for plain in plains:
+                waiting.append((plain, pool.submit(read_plain, store, descriptor, plain)))
+                if len(waiting) > workers:
+                    first, future = waiting.popleft()
+                    yield first, future.result()
+            while waiting:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        finally:
+            for _, future in waiting:
+                future.cancel()
 
 
 def read_layer(store: Store, descriptor: Descriptor, ref: LayerRef) -> Layer:
@@ -50,7 +82,11 @@ def parse_layer(data: bytes, descriptor: Descriptor, ref: LayerRef) -> Layer:
     except (ValueError, RecursionError) as fault:
         raise FormatError("E-FORMAT", where, expected="JSON", found=str(fault)[:200]) from fault
     layer = Layer.from_dict(value, where)
-    if layer.to_bytes() != data:
+    try:
+        same = layer.to_bytes() == data
+    except ValueError:  # text that no UTF-8 can hold
+        same = False
+    if not same:
         raise FormatError("E-FORMAT", where, expected="canonical JSON, as docs/format.md defines it")
     stated = (ref.kind, ref.distribution, ref.version, ref.files, ref.bytes)
     files = sum(entry.type == "file" for entry in layer.entries)
