@@ -32,7 +32,11 @@ _BLOCK = 1024 * 1024
 
 
 def draft_wheel(
-    package: LockedPackage, stream: BinaryIO, chunks: LayerChunks, *, advance: Callable[[int], None] | None = None
+    package: LockedPackage,
+    stream: BinaryIO,
+    chunks: LayerChunks,
+    *,
+    advance: Callable[[int], None] | None = None,
 ) -> LayerDraft:
     """Return the layer of one locked wheel, closed, its chunks on their way.
 
@@ -64,7 +68,11 @@ def draft_wheel(
 def _add_member(draft: LayerDraft, stream: BinaryIO, contents: WheelContents, member: WheelMember) -> None:
     claimed = member.digest
     entry = draft.add(
-        member.path, mode=member.mode, size=member.size, claimed=claimed, blocks=_blocks(stream, contents, member)
+        member.path,
+        mode=member.mode,
+        size=member.size,
+        claimed=claimed,
+        blocks=_blocks(stream, contents, member),
     )
     if claimed is not None and entry.sha256 != claimed:
         raise IntegrityError(
@@ -94,7 +102,9 @@ def entry_points(contents: WheelContents) -> tuple[LayerEntry, ...]:
             if point.group == group:
                 path = f"scripts/{point.name}"
                 reference = f"{point.module}:{point.attribute}" if point.attribute else point.module
-                found[path] = LayerEntry(path=path, type="entry-point", mode=0o755, reference=reference, gui=gui)
+                found[path] = LayerEntry(
+                    path=path, type="entry-point", mode=0o755, reference=reference, gui=gui
+                )
     return tuple(found.values())
 
 
@@ -114,7 +124,11 @@ def check_bytes(wheel: LockedWheel, stream: BinaryIO) -> None:
 
 def _not_locked(code: str, wheel: LockedWheel, expected: str, found: str) -> IntegrityError:
     return IntegrityError(
-        code, wheel.filename, expected=f"{expected}, as locked", found=found, hint="get the wheel again, or lock again"
+        code,
+        wheel.filename,
+        expected=f"{expected}, as locked",
+        found=found,
+        hint="get the wheel again, or lock again",
     )
 
 

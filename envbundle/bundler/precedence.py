@@ -1,7 +1,8 @@
 """Who provides a path that several layers claim: decided here, applied by the installer without deciding.
 
 * Paths are compared as installed, relative to the prefix: two schemes can lead to one place.
-* An overlay comes before the distributions; among equals the lock's winner; else the bytes must be equal.
+* A distribution claims a path with its overlay's bytes where that has the path, else with its wheel's. Among
+  distributions the lock's winner comes first; else the bytes must be equal.
 * A path that an overlay removes is nobody's, unless another layer still claims it.
 * A path cannot be a file and a folder, and what envbundle itself writes cannot be claimed.
 """
@@ -109,8 +110,12 @@ def _removals(layers: Sequence[Layer], python: str) -> set[tuple[int, str]]:
 def _choose(
     path: str, held: list[_Claim], layers: Sequence[Layer], winners: Mapping[str, str]
 ) -> tuple[_Claim, Finding | None]:
-    overlays = [claim for claim in held if layers[claim.layer].kind == "overlay"]
-    candidates = overlays or held
+    patched = {layers[claim.layer].distribution for claim in held if layers[claim.layer].kind == "overlay"}
+    candidates = [
+        claim
+        for claim in held
+        if layers[claim.layer].kind == "overlay" or layers[claim.layer].distribution not in patched
+    ]
     named = winners.get(path)
     chosen = [claim for claim in candidates if layers[claim.layer].distribution == named]
     if not chosen:
