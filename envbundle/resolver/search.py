@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from envbundle.errors import EnvbundleError, UserInputError, VerdictError
+from envbundle.errors import EnvbundleError, UserInputError
 from envbundle.host.fetch import public_url
 from envbundle.spec.finding import Finding, errors_in
 
@@ -55,7 +55,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The end of a search. ``chosen`` is empty where it was refused; ``rounds`` counts the solver's answers."""
+    """The end of a search. ``chosen`` is empty where it was refused; ``rounds`` counts the solver's turns."""
 
     chosen: tuple[Chosen, ...]
     findings: tuple[Finding, ...]
@@ -68,7 +68,6 @@ class Search:
 
     target: Target
     asked: AskedFor
-    solver: Solver
     listing: Listing
     gatherer: Gatherer
     scanner: Scanner
@@ -78,15 +77,15 @@ class Search:
     _tried: dict[str, list[Chosen]] = field(default_factory=dict, init=False)
     _looked: dict[tuple[str, str], Chosen] = field(default_factory=dict, init=False)
 
-    def solve(self, question: Question) -> Found:
+    def solve(self, question: Question, solver: Solver) -> Found:
         """Search with the solver. Raises ``TransferError``, ``IntegrityError``, ``HostError``."""
         pins = exact_pins((*self.asked.requirements, *self.asked.constraints))
         excluded: list[str] = []
         rounds = 0
         while True:
             rounds += 1
-            self.reporter.note(f"{self.target.name}: round {rounds}, asking {self.solver.name}")
-            answer = self.solver.solve(replace(question, constraints=(*question.constraints, *excluded)))
+            self.reporter.note(f"{self.target.name}: round {rounds}, asking {solver.name}")
+            answer = solver.solve(replace(question, constraints=(*question.constraints, *excluded)))
             if isinstance(answer, NoSolution):
                 return Found(chosen=(), findings=self._no_solution(answer), rounds=rounds)
             moved = self._send_to_sources(question, answer.candidates)
@@ -129,12 +128,9 @@ class Search:
                 for one in loose
             )
         self.listing.prefetch(one.name for one in asked if one.url is None)
-        candidates, findings = [], []
-        for one in {one.name: one for one in asked}.values():
-            try:
-                candidates.append(self._pinned(one))
-            except VerdictError as fault:
-                findings.append(_as_finding(fault))
+        looked_up = [self._pinned(one) for one in {one.name: one for one in asked}.values()]
+        candidates = [one for one in looked_up if isinstance(one, Candidate)]
+        findings = [one for one in looked_up if isinstance(one, Finding)]
         pins = exact_pins(asked)
         chosen, more = self._look(sorted(candidates, key=lambda each: each.name))
         findings += more
@@ -184,14 +180,14 @@ class Search:
 
     # --- pins
 
-    def _pinned(self, one: Asked) -> Candidate:
-        """Return the candidate of an exact pin or direct reference."""
+    def _pinned(self, one: Asked) -> Candidate | Finding:
+        """Return the candidate of an exact pin or direct reference, or why there is none."""
         if one.url is not None:
             filename = filename_of(one.url)
             wheel = CandidateWheel(filename=filename, url=one.url, sha256=next(iter(one.hashes), None))
             parsed = name_and_version(filename)
             if parsed is None or parsed[0] != one.name:
-                raise VerdictError(
+                return _refusal(
                     "E-NO-WHEEL",
                     one.origin,
                     expected=f"a wheel of {one.name}",
@@ -204,7 +200,7 @@ class Search:
         taken = exact or matching
         versions = sorted({offer.version for offer in taken}, reverse=True)
         if not taken:
-            raise VerdictError(
+            return _refusal(
                 "E-NO-WHEEL",
                 f"{one.name}=={one.pin}",
                 expected="a wheel of that version",
@@ -212,7 +208,7 @@ class Search:
                 hint=f"asked by {one.origin}; looked in {self._places(one.name)}",
             )
         if len(versions) > 1:
-            raise VerdictError(
+            return _refusal(
                 "E-LOCAL-VERSION",
                 f"{one.name}=={one.pin}",
                 expected="one build of that version",
@@ -317,7 +313,9 @@ class Search:
             reverse=True,
         )
         if not fitting:
-            return f"no other version on offer has a wheel for {self.target.name}; another index or a build is needed"
+            return (
+                f"no other version on offer has a wheel for {self.target.name}: name another index, or build"
+            )
         shown = ", ".join(map(str, fitting[:_SHOWN_ALTERNATIVES]))
         more = f" and {len(fitting) - _SHOWN_ALTERNATIVES} more" if len(fitting) > _SHOWN_ALTERNATIVES else ""
         return f"other versions with a wheel for {self.target.name}, not looked into: {shown}{more}"
@@ -355,17 +353,18 @@ class Search:
             offers = [
                 o for o in self.listing.offers(one.candidate.name) if o.filename == one.artifact.filename
             ]
-            for reason in {o.file.yanked for o in offers if o.file.yanked is not None}:
-                found.append(
-                    Finding(
-                        code="W-YANKED",
-                        severity="warning",
-                        subject=one.artifact.filename,
-                        expected="a file that its maintainers stand by",
-                        found=f"yanked: {reason or 'no reason given'}",
-                        hint="taken because it is pinned exactly; plan to move on",
-                    )
+            reasons = {o.file.yanked for o in offers if o.file.yanked is not None}
+            found += [
+                Finding(
+                    code="W-YANKED",
+                    severity="warning",
+                    subject=one.artifact.filename,
+                    expected="a file that its maintainers stand by",
+                    found=f"yanked: {reason or 'no reason given'}",
+                    hint="taken because it is pinned exactly; plan to move on",
                 )
+                for reason in sorted(reasons)
+            ]
         return tuple(found)
 
     def _no_solution(self, answer: NoSolution) -> tuple[Finding, ...]:
@@ -456,12 +455,5 @@ def _versions_text(offers: Iterable[Offer], target: Target) -> str:
     return "versions " + ", ".join(map(str, versions[:_SHOWN_ALTERNATIVES]))
 
 
-def _as_finding(fault: EnvbundleError) -> Finding:
-    return Finding(
-        code=fault.code,
-        severity="error",
-        subject=fault.subject,
-        expected=fault.expected,
-        found=fault.found,
-        hint=fault.hint,
-    )
+def _refusal(code: str, subject: str, *, expected: str, found: str, hint: str = "") -> Finding:
+    return Finding(code=code, severity="error", subject=subject, expected=expected, found=found, hint=hint)
