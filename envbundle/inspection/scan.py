@@ -40,6 +40,7 @@ from .source import BufferSource, StreamSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from io import RawIOBase
 
     from envbundle.spec.coverage import FileKind, Image, Needs, Role, State
     from envbundle.spec.finding import Severity
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from .source import Buffer, Source
 
 LINKED, RELOCATABLE, SEGMENT = ".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment"
+GPU_NAME = re.compile(r"\.(?:so(?:\.[0-9.]+)?|o|a|pyd|cubin|fatbin|ptx)$")
 LIBRARY_NAME = re.compile(r"\.(?:so(?:\.[0-9.]+)?|o|a|pyd)$")
 MAX_FINDINGS = 50
 _PTX_SIZE = 1 << 24
@@ -56,7 +58,7 @@ _SEGMENT_RECORD, _SEGMENT_MAGIC = 24, bytes.fromhex("b1436246")
 
 def scan_file(
     name: str,
-    source: BinaryIO | Buffer,
+    source: BinaryIO | RawIOBase | Buffer,
     *,
     size: int,
     names: bool = False,
@@ -100,6 +102,13 @@ def scan_file(
         lost=work.lost,
         needs=work.needs,
     )
+
+
+def worth_scanning(name: str, head: bytes) -> bool:
+    """Whether a file may be a library or hold GPU code, by its name and its first bytes (4 KiB will do)."""
+    if head[:4] == MAGIC or head[:8] in (archive.MAGIC, PATTERN):
+        return True
+    return bool(GPU_NAME.search(name)) or ptx.read_ptx(head) is not None
 
 
 @dataclass(slots=True)
