@@ -10,7 +10,10 @@ from typing import Any
 import format_examples as made
 import make_format
 import pytest
+from jsonschema import Draft7Validator, ValidationError
+from referencing import Registry, Resource
 
+from envbundle import schemas
 from envbundle.spec.canonical import canonical
 from envbundle.spec.descriptor import Descriptor
 from envbundle.spec.digest import Digest
@@ -136,3 +139,14 @@ def test_each_answer_stands_on_the_page(verb: str) -> None:
 def test_the_canonical_sample_is_as_the_page_says() -> None:
     assert len(canonical({"b": [1, True], "a": "ä\n"})) == 25
     assert canonical({"b": [1, True], "a": "ä\n"}).decode() in PAGE
+
+
+@pytest.mark.parametrize("verb", ["inspect", "lock", "pack", "copy", "verify", "install"])
+def test_each_answer_follows_its_published_schema(verb: str) -> None:
+    resources = [(name, Resource.from_contents(schema)) for name, schema in schemas.registry().items()]
+    check = Draft7Validator(schemas.load(f"answers/{verb}"), registry=Registry().with_resources(resources))
+    match = re.search(rf"^`{verb}`:\n\n```json\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert match is not None
+    check.validate(json.loads(match[1]))
+    with pytest.raises(ValidationError):
+        check.validate({"something": "else"})
