@@ -39,6 +39,7 @@ from .solver import Question, Solver, UvSolver, find_uv
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from envbundle.spec.descriptor import Exemption
     from envbundle.spec.lock import Contested, LockedOverlay
     from envbundle.spec.manifest import Manifest, PackagePolicy, Resolve
     from envbundle.spec.target import Target
@@ -89,6 +90,7 @@ class LockContext:
 class LockOutcome:
     """How locking one target ended. ``lock`` is None exactly where ``status`` is ``refused``.
 
+    ``gaps`` are files that refuse it and that a person could accept by name.
     ``status`` compares with the previous lock: ``unchanged``, or ``stale`` until ``write_lock`` wrote it.
     """
 
@@ -97,6 +99,7 @@ class LockOutcome:
     findings: tuple[Finding, ...]
     rounds: int
     status: Status
+    gaps: tuple[Exemption, ...] = ()
 
     @property
     def packages(self) -> int:
@@ -173,6 +176,7 @@ class _Locking:
         self.target: Target = spec.target
         self.resolve: Resolve = manifest.resolve_for(spec.target.name)
         self.findings: tuple[Finding, ...] = ()
+        self.gaps: tuple[Exemption, ...] = ()
         self.rounds = 0
 
     def refused(self, findings: Iterable[Finding]) -> LockOutcome:
@@ -183,6 +187,7 @@ class _Locking:
             findings=tuple(dict.fromkeys(findings)),
             rounds=self.rounds,
             status="refused",
+            gaps=self.gaps,
         )
 
     def make(self) -> tuple[Lock | None, tuple[Finding, ...]]:
@@ -192,7 +197,7 @@ class _Locking:
         asked = self._with_bases(asked)
         listing = self._listing()
         found, solver_name = self._search(asked, listing)
-        self.rounds, self.findings = found.rounds, found.findings
+        self.rounds, self.findings, self.gaps = found.rounds, found.findings, found.gaps
         if not found.chosen:
             if errors_in(found.findings):
                 return None, found.findings

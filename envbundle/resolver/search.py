@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from envbundle.progress import Reporter
+    from envbundle.spec.descriptor import Exemption
     from envbundle.spec.target import Target
 
     from .contents import WheelScan
@@ -55,11 +56,15 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The end of a search. ``chosen`` is empty where it was refused; ``rounds`` counts the solver's turns."""
+    """The end of a search. ``chosen`` is empty where it was refused; ``rounds`` counts the solver's turns.
+
+    ``gaps`` are those of the refused that a person could accept.
+    """
 
     chosen: tuple[Chosen, ...]
     findings: tuple[Finding, ...]
     rounds: int
+    gaps: tuple[Exemption, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,7 +100,12 @@ class Search:
             chosen, findings = self._look(answer.candidates)
             unfit = [one for one in chosen if not one.judgement.fits]
             if errors_in(findings):
-                return Found(chosen=(), findings=(*findings, *self._gaps(unfit, pins)), rounds=rounds)
+                return Found(
+                    chosen=(),
+                    findings=(*findings, *self._gaps(unfit, pins)),
+                    rounds=rounds,
+                    gaps=_acceptable(unfit),
+                )
             if not unfit:
                 notes = (
                     *self._passed_over(),
@@ -109,7 +119,7 @@ class Search:
             spent = [name for name, tried in self._tried.items() if len(tried) >= self.max_tries]
             if fixed or spent:
                 findings = (*self._gaps(unfit, pins), *self._spent(spent, pins))
-                return Found(chosen=(), findings=findings, rounds=rounds)
+                return Found(chosen=(), findings=findings, rounds=rounds, gaps=_acceptable(unfit))
             excluded += [f"{one.candidate.name}!={one.candidate.version}" for one in unfit]
 
     def complete(self) -> Found:
@@ -136,7 +146,12 @@ class Search:
         findings += more
         unfit = [one for one in chosen if not one.judgement.fits]
         if errors_in(findings) or unfit:
-            return Found(chosen=(), findings=(*findings, *self._gaps(unfit, pins)), rounds=0)
+            return Found(
+                chosen=(),
+                findings=(*findings, *self._gaps(unfit, pins)),
+                rounds=0,
+                gaps=_acceptable(unfit),
+            )
         notes = (*self._local_versions(chosen, pins), *self._yanked(chosen, pins))
         return Found(chosen=tuple(chosen), findings=(*findings, *notes), rounds=0)
 
@@ -457,3 +472,7 @@ def _versions_text(offers: Iterable[Offer], target: Target) -> str:
 
 def _refusal(code: str, subject: str, *, expected: str, found: str, hint: str = "") -> Finding:
     return Finding(code=code, severity="error", subject=subject, expected=expected, found=found, hint=hint)
+
+
+def _acceptable(unfit: Iterable[Chosen]) -> tuple[Exemption, ...]:
+    return tuple(dict.fromkeys(gap for one in unfit for gap in one.judgement.gaps))
