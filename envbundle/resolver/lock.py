@@ -33,7 +33,7 @@ from .overlays import Base, read_overlay
 from .ownership import claims_of, judge_groups, judge_ownership
 from .requirements import Asked, AskedFor, read_asked
 from .scan import Scanner
-from .search import Chosen, Found, Search
+from .search import Found, Search
 from .solver import Question, Solver, UvSolver, find_uv
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from envbundle.spec.manifest import Manifest, PackagePolicy, Resolve
     from envbundle.spec.target import Target
 
+    from .chosen import Chosen
     from .contents import WheelScan
     from .judge import DistributionJudgement
 
