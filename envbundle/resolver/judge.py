@@ -49,11 +49,15 @@ _MAX_REASONS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributionJudgement:
-    """What a distribution is worth to a target. ``ptx_isa`` is what the driver must know, (major, minor)."""
+    """What a distribution is worth to a target. ``ptx_isa`` is what the driver must know, (major, minor).
+
+    ``exemptions`` are gaps that the manifest accepts; ``gaps`` those that refuse and could be accepted.
+    """
 
     findings: tuple[Finding, ...]
     evidence: DistributionEvidence | None = None
     exemptions: tuple[Exemption, ...] = ()
+    gaps: tuple[Exemption, ...] = ()
     ptx_isa: tuple[int, int] | None = None
 
     @property
@@ -97,6 +101,7 @@ def judge_distribution(scan: WheelScan, request: Request) -> DistributionJudgeme
         findings=findings,
         evidence=evidence_of(scan, files, request.target) if files else None,
         exemptions=tuple(item for part in parts for item in part.exemptions),
+        gaps=tuple(item for part in parts for item in part.gaps),
         ptx_isa=max(isas, default=None),
     )
 
@@ -115,7 +120,10 @@ def _judge_for(
             teller.row(row, total)
     isas = [j.ptx_isa_needed for row in rows for j in row.judgements if j.ptx_isa_needed is not None]
     return DistributionJudgement(
-        findings=tuple(teller.findings), exemptions=tuple(teller.exemptions), ptx_isa=max(isas, default=None)
+        findings=tuple(teller.findings),
+        exemptions=tuple(teller.exemptions),
+        gaps=tuple(teller.gaps),
+        ptx_isa=max(isas, default=None),
     )
 
 
@@ -126,6 +134,7 @@ class _Teller:
         self.scan, self.gpu, self.request = scan, gpu, request
         self.findings: list[Finding] = []
         self.exemptions: list[Exemption] = []
+        self.gaps: list[Exemption] = []
 
     def no_code(self) -> None:
         """Tell of a distribution that should hold GPU code and holds none."""
@@ -146,7 +155,7 @@ class _Teller:
             for f in j.findings
         ]
         if self._exempt(row) and counts.verdict in ("none", "unknown", "partial") and total.verdict != "none":
-            self._accept(row, counts)
+            self.exemptions += self._each(row, counts)
             return
         self.findings += damage
         if counts.verdict == "unknown" and not errors_in(damage):
@@ -174,11 +183,11 @@ class _Teller:
         applies = bool(globs) and _COLUMNS[self.request.column] == _EXEMPTING
         return applies and all(any(fnmatchcase(path, glob) for glob in globs) for path in row.paths)
 
-    def _accept(self, row: Row, counts: Counts) -> None:
-        for path in row.paths:
-            self.exemptions.append(
-                Exemption(distribution=self.scan.name, path=path, gpu=str(self.gpu), verdict=counts.verdict)
-            )
+    def _each(self, row: Row, counts: Counts) -> list[Exemption]:
+        return [
+            Exemption(distribution=self.scan.name, path=path, gpu=str(self.gpu), verdict=counts.verdict)
+            for path in row.paths
+        ]
 
     def _jit(self, row: Row) -> None:
         isa = max((j.ptx_isa_needed for j in row.judgements if j.ptx_isa_needed), default=None)
@@ -223,6 +232,8 @@ class _Teller:
                 )
                 return
             found += f"; lost: it runs on {', '.join(map(str, lost))}"
+        if kind == "file" and _COLUMNS[self.request.column] == _EXEMPTING:
+            self.gaps += self._each(row, row.counts)
         self._table(
             kind,
             subject=f"{self.request.wheel} {row.shown()}",

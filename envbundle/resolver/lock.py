@@ -35,6 +35,7 @@ from .solver import Question, UvSolver, find_uv
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from envbundle.spec.descriptor import Exemption
     from envbundle.spec.lock import Contested, LockedOverlay
     from envbundle.spec.manifest import Manifest, PackagePolicy, Resolve
     from envbundle.spec.target import Target
@@ -79,6 +80,7 @@ class _Locking:
         self.target: Target = spec.target
         self.resolve: Resolve = manifest.resolve_for(spec.target.name)
         self.findings: tuple[Finding, ...] = ()
+        self.gaps: tuple[Exemption, ...] = ()
         self.rounds = 0
 
     def refused(self, findings: Iterable[Finding]) -> LockOutcome:
@@ -89,6 +91,7 @@ class _Locking:
             findings=tuple(dict.fromkeys(findings)),
             rounds=self.rounds,
             status="refused",
+            gaps=self.gaps,
         )
 
     def make(self) -> tuple[Lock | None, tuple[Finding, ...]]:
@@ -98,7 +101,7 @@ class _Locking:
         asked = self._with_bases(asked)
         listing = self._listing()
         found, solver_name = self._search(asked, listing)
-        self.rounds, self.findings = found.rounds, found.findings
+        self.rounds, self.findings, self.gaps = found.rounds, found.findings, found.gaps
         if not found.chosen:
             if errors_in(found.findings):
                 return None, found.findings

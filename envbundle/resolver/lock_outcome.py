@@ -17,6 +17,7 @@ from envbundle.spec.lock_text import MAX_LOCK, lock_filename, render_lock
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from envbundle.spec.descriptor import Exemption
     from envbundle.spec.lock import Lock
 
     from .solver import Solver
@@ -61,6 +62,7 @@ class LockContext:
 class LockOutcome:
     """How locking one target ended. ``lock`` is None exactly where ``status`` is ``refused``.
 
+    ``gaps`` are files that refuse it and that a person could accept by name.
     ``status`` compares with the previous lock: ``unchanged``, or ``stale`` until ``write_lock`` wrote it.
     """
 
@@ -69,6 +71,7 @@ class LockOutcome:
     findings: tuple[Finding, ...]
     rounds: int
     status: Status
+    gaps: tuple[Exemption, ...] = ()
 
     @property
     def packages(self) -> int:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from envbundle.progress import Reporter
+    from envbundle.spec.descriptor import Exemption
     from envbundle.spec.target import Target
 
     from .contents import WheelScan
@@ -43,11 +44,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The end of a search. ``chosen`` is empty where it was refused; ``rounds`` counts the solver's turns."""
+    """The end of a search. ``chosen`` is empty where it was refused; ``rounds`` counts the solver's turns.
+
+    ``gaps`` are those of the refused that a person could accept.
+    """
 
     chosen: tuple[Chosen, ...]
     findings: tuple[Finding, ...]
     rounds: int
+    gaps: tuple[Exemption, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,7 +87,8 @@ class Search:
             chosen, findings = self._look(answer.candidates)
             unfit = [one for one in chosen if not one.judgement.fits]
             if errors_in(findings):
-                return Found(chosen=(), findings=(*findings, *account.gaps(unfit)), rounds=rounds)
+                findings = (*findings, *account.gaps(unfit))
+                return Found(chosen=(), findings=findings, rounds=rounds, gaps=_acceptable(unfit))
             if not unfit:
                 notes = (*account.passed_over(), *account.local_versions(chosen), *account.yanked(chosen))
                 return Found(chosen=tuple(chosen), findings=(*_warnings(chosen), *notes), rounds=rounds)
@@ -92,7 +98,7 @@ class Search:
             spent = [name for name, tried in account.tried.items() if len(tried) >= self.max_tries]
             if fixed or spent:
                 findings = (*account.gaps(unfit), *account.spent(spent, self.max_tries))
-                return Found(chosen=(), findings=findings, rounds=rounds)
+                return Found(chosen=(), findings=findings, rounds=rounds, gaps=_acceptable(unfit))
             excluded += [f"{one.candidate.name}!={one.candidate.version}" for one in unfit]
 
     def complete(self) -> Found:
@@ -113,7 +119,8 @@ class Search:
         unfit = [one for one in chosen if not one.judgement.fits]
         account = self._account()
         if errors_in(findings) or unfit:
-            return Found(chosen=(), findings=(*findings, *account.gaps(unfit)), rounds=0)
+            findings = (*findings, *account.gaps(unfit))
+            return Found(chosen=(), findings=findings, rounds=0, gaps=_acceptable(unfit))
         notes = (*_warnings(chosen), *account.local_versions(chosen), *account.yanked(chosen))
         return Found(chosen=tuple(chosen), findings=(*findings, *notes), rounds=0)
 
@@ -231,6 +238,10 @@ class Search:
 def _warnings(chosen: Iterable[Chosen]) -> Iterable[Finding]:
     """Return what is to be said of distributions that serve."""
     return (finding for one in chosen for finding in one.judgement.findings)
+
+
+def _acceptable(unfit: Iterable[Chosen]) -> tuple[Exemption, ...]:
+    return tuple(dict.fromkeys(gap for one in unfit for gap in one.judgement.gaps))
 
 
 def _refuse_loose(asked: Sequence[Asked]) -> None:
