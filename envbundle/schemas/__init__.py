@@ -1,4 +1,4 @@
-"""The published contract: JSON Schemas (draft-07) of every document and answer.
+"""The published contract: JSON Schemas (draft-07) of every document and answer, and the table of codes.
 
 Names are file names without ``.schema.json``: ``manifest``, ``descriptor``, ``answers/lock``. Each one's
 ``$id`` is ``urn:envbundle:<name>.v1``; a ``$ref`` to another one uses that id (``registry`` has them all).
@@ -43,3 +43,13 @@ def registry() -> dict[str, dict[str, Any]]:
     """Return every schema by its ``$id``, for validators that follow references."""
     schemas = map(load, names())
     return {schema["$id"]: schema for schema in schemas}
+
+
+def codes() -> dict[str, tuple[int, str]]:
+    """Return every stable code with its exit status and the sentence that explains it.
+
+    The table is ``codes.tsv`` beside this file; ``make docs`` writes it from docs/codes.d.
+    """
+    rows = resources.files(__name__).joinpath("codes.tsv").read_text("utf-8").splitlines()
+    table = (row.split("\t") for row in rows)
+    return {code: (int(status), text) for code, status, text in table}

@@ -6,6 +6,8 @@
 * Principals are a pattern list. Options: ``namespaces``, ``valid-after``, ``valid-before``,
   ``cert-authority``.
 * Times are ``YYYYMMDD[HHMM[SS]]``, local unless ``Z`` or ``UTC`` stands behind; both ends belong to the span.
+  While summer time lasts, OpenSSH 9.2 takes a local time as standard time and so is an hour off the clock on
+  the wall, which counts here: ``Z`` means the same to both.
 * A line that cannot be read refuses the whole file: a typing error must not silently change who is trusted.
 * Lines with a certificate authority, a FIDO key or a weak key are read and vouch for nobody.
 * The file always comes from outside of the bundle.
@@ -46,7 +48,11 @@ class SignerLine:
     ) -> Vouched | Refusal:
         """Judge a signature by this line's key; ``principals`` None means that any name will do."""
         if self.unusable:
-            return Refusal(code="E-SIG-UNSUPPORTED", found=f"{self.unusable} ({self.where})")
+            return Refusal(
+                code="E-SIG-UNSUPPORTED",
+                found=f"{self.unusable} ({self.where})",
+                hint="list the signer's own Ed25519, ECDSA or RSA key, on a line without cert-authority",
+            )
         name = self._name(principals)
         if name is None:
             return Refusal(

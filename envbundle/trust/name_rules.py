@@ -43,13 +43,13 @@ class NameRules:
         faults: list[Finding] = []
         for number, line in numbered_lines(data, source, "E-SIGN-POLICY"):
             words = line.split()
-            fault = "" if len(words) == 2 else f"{len(words)} fields"
-            if not fault and not accepts_anyone(words[0]):
+            principals = tuple(words[1].split(",")) if len(words) == 2 else ()
+            fault = "" if principals else f"{len(words)} fields"
+            if principals and not accepts_anyone(words[0]):
                 fault = f"names {words[0]!r} that accept no bundle"
-            principals = tuple(words[-1].split(","))
-            fault = fault or next(
-                (f"principal {name!r}: {why}" for name in principals if (why := plain_name_fault(name))), ""
-            )
+            for name in principals:
+                why = plain_name_fault(name)
+                fault = fault or (why and f"principal {name!r}: {why}")
             if fault:
                 faults.append(
                     Finding(

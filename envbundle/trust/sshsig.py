@@ -14,7 +14,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from envbundle.errors import HostError, TrustError
+from envbundle.errors import HostError, TrustError, UserInputError
 
 from .keys import PublicKey, Signer, UnsupportedKeyError, pack_signature, signature_of
 from .wire import Buffer, Reader, pack_string
@@ -109,15 +109,15 @@ def sign(message: Buffer, signer: Signer, *, namespace: str, subject: str = "key
     """Return an armored signature over ``message``, checked before it is handed out.
 
     ``subject`` names the key in messages. Raises what ``signer`` raises; ``HostError`` (E-AGENT) where it
-    returns what does not verify, ``TrustError`` (E-SIG-UNSUPPORTED) for a kind of key that is not supported.
+    returns what does not verify, ``UserInputError`` (E-KEY-KIND) for a kind of key that is not supported.
     """
     if not _is_namespace(namespace):
         raise RuntimeError(f"not a namespace: {namespace!r}")
     try:
         key = PublicKey(signer.public_blob)
     except ValueError as fault:
-        raise TrustError(
-            "E-SIG-UNSUPPORTED", subject, found=str(fault), hint="sign with an Ed25519, ECDSA or RSA key"
+        raise UserInputError(
+            "E-KEY-KIND", subject, expected="an Ed25519, ECDSA or RSA key", found=str(fault)
         ) from None
     answer = signer.sign(blob_to_sign(message, namespace))
     try:

@@ -1,4 +1,4 @@
-"""Private key files: OpenSSH's own format (PROTOCOL.key) and PEM (PKCS #8, PKCS #1, SEC 1).
+"""Key files: ``.pub`` files; private keys in OpenSSH's own format (PROTOCOL.key) and PEM (PKCS #8, #1, SEC1).
 
 * An encrypted key asks for its passphrase once; its header says so before anything is decrypted.
 * What cannot sign here (FIDO, DSA, short RSA) is refused by its public half, which is never encrypted.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from envbundle.errors import UserInputError
 
-from .keys import PublicKey, unsupported_kind
+from .keys import PublicKey, UnsupportedKeyError, unsupported_kind
 from .wire import Reader
 
 if TYPE_CHECKING:
@@ -45,6 +45,21 @@ class FileSigner:
         from . import algorithms  # noqa: PLC0415  # already loaded: the key is one of its objects
 
         return algorithms.sign(self._key, data)
+
+
+def read_public_key(data: bytes, *, source: str = "key") -> PublicKey:
+    """Read a ``.pub`` file's bytes, as for naming a key that ssh-agent holds.
+
+    Raises ``UserInputError``: E-KEY-FORMAT (no public key) or E-KEY-KIND (a kind that cannot sign here).
+    """
+    try:
+        return PublicKey.parse(data[:_MAX_SIZE].decode("utf-8").strip())
+    except UnsupportedKeyError as reason:
+        raise UserInputError("E-KEY-KIND", source, expected=_KINDS, found=str(reason)) from None
+    except ValueError as fault:
+        raise UserInputError(
+            "E-KEY-FORMAT", source, expected="a public key, as in a .pub file", found=str(fault)[:200]
+        ) from None
 
 
 def read_private_key(data: bytes, passphrase: Passphrase | None = None, *, source: str = "key") -> FileSigner:
