@@ -80,7 +80,7 @@ def open_signer(key: str, *, passphrase: Callable[[str], bytes], agent: str | No
         public = Path(key.removeprefix("agent:")).expanduser()
         text = read_bounded(public, 64 * 1024).decode("utf-8", "replace")
         return agent_signer(agent, PublicKey.parse(text).blob)
-    from envbundle.trust.private_keys import read_private_key
+    from envbundle.trust.key_files import read_private_key
 
     path = Path(key).expanduser()
     if not path.exists():

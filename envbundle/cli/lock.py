@@ -48,7 +48,7 @@ def execute(args: argparse.Namespace, out: Output) -> int:
         upgrade=args.upgrade,
         upgrade_packages=args.upgrade_package,
         offline=args.offline,
-        accept_gaps=args.accept_gap,
+        accept_gap=args.accept_gap,
         cache=defaults.cache_folder(),
         reporter=out.reporter(),
     )

@@ -86,6 +86,10 @@ class Listing:
             self._projects[name] = self._look_up(name)
         return self._projects[name]
 
+    def knows(self, name: str) -> bool:
+        """Whether a project was looked up already."""
+        return name in self._projects
+
     def prefetch(self, names: Iterable[str]) -> None:
         """Read the pages of many projects side by side."""
         missing = [name for name in dict.fromkeys(names) if name not in self._projects]

@@ -74,13 +74,18 @@ class OverlayFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedOverlay:
-    """An overlay as locked. ``removes`` pairs a site-packages path with the digest of the base's file."""
+    """An overlay as locked. ``removes`` pairs a site-packages path with the digest of the base's file.
+
+    ``below`` is what stands before the folder's own paths in site-packages: '' or a package with its slash
+    (``sglang/``), so the file ``below + p`` is the file ``p`` of the folder ``path``.
+    """
 
     distribution: str
     path: str
     mode: str
     base_version: str
     base_wheel: Digest
+    below: str = ""
     files: tuple[OverlayFile, ...] = ()
     removes: tuple[tuple[str, Digest], ...] = ()
 

@@ -9,13 +9,11 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from envbundle.errors import FormatError
+from envbundle.errors import FormatError, UserInputError
 
 from .coverage import Counts, Entry, EntryKind
 from .descriptor import Exemption, Origin
@@ -34,6 +32,7 @@ from .lock import (
 )
 from .names import RelPath, check_version, normalise_name
 from .target import Target, check_target_name
+from .toml_text import read_toml
 from .toml_writer import inline, key_of, value_of
 
 if TYPE_CHECKING:
@@ -42,7 +41,10 @@ if TYPE_CHECKING:
 MAX_LOCK = 64 * 1024 * 1024
 _ORIGINS = ("published", "built", "installed-tree")
 _ENTRY = re.compile(r"([0-9]{1,9}) (sass|ptx|nvvm) (\S+)(?: isa (\S+))? in (.*)", re.DOTALL)
-_COUNTS = re.compile(r"([a-z-]+): ([0-9]{1,9}) native, ([0-9]{1,9}) jit, ([0-9]{1,9}) missing")
+_COUNTS = re.compile(
+    r"([a-z-]+): ([0-9]{1,9}) native, ([0-9]{1,9}) jit, ([0-9]{1,9}) missing"
+    r"(?:; spare: ([0-9]{1,9}) jit, ([0-9]{1,9}) missing)?"
+)
 
 _HEADER = """\
 # Lock of the target {name}, written by `envbundle lock`: do not edit it; change envbundle.toml, lock again.
@@ -114,8 +116,8 @@ def render_lock(lock: Lock) -> str:
     return text
 
 
-def parse_lock(text: str) -> Lock:
-    """Read a lock's text.
+def parse_lock(text: str, *, filename: str = "lock") -> Lock:
+    """Read a lock's text; ``filename`` stands in messages only.
 
     Raises ``FormatError``: E-FORMAT for text that is no TOML, no PEP 751 file, or breaks a rule of this
     module; E-FORMAT-VERSION for an unknown ``lock-format``. ``IntegrityError`` (E-PATH) names a path that
@@ -123,7 +125,7 @@ def parse_lock(text: str) -> Lock:
     """
     from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError  # noqa: PLC0415
 
-    document = _toml(text)
+    document = read_lock_toml(text, filename)
     tool = Fields(document.get("tool", {}), "tool").raw("envbundle", None)
     if tool is None:
         raise FormatError(
@@ -176,24 +178,29 @@ def environment_marker(target: Target) -> str:
 
 
 def entry_text(entry: Entry) -> str:
-    """Return an entry as the lock writes it: ``3 sass sm_90a in .text``, ``2 ptx compute_90 isa 9.0 in .text``."""
+    """Return an entry as the lock writes it, as in ``2 ptx compute_90 isa 9.0 in .nv_fatbin``."""
     isa = "" if entry.isa is None else f" isa {entry.isa}"
     return f"{entry.modules} {entry.kind} {entry.arch}{isa} in {entry.section}"
 
 
 def counts_text(counts: Counts) -> str:
     """Return counts as the lock writes them: ``partial: 3 native, 0 jit, 1 missing``."""
-    return f"{counts.verdict}: {counts.native} native, {counts.jit} jit, {counts.missing} missing"
+    text = f"{counts.verdict}: {counts.native} native, {counts.jit} jit, {counts.missing} missing"
+    if counts.spare_jit or counts.spare_missing:
+        text += f"; spare: {counts.spare_jit} jit, {counts.spare_missing} missing"
+    return text
 
 
-def _toml(text: str) -> dict[str, Any]:
-    reader = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+def read_lock_toml(text: str, filename: str) -> dict[str, Any]:
+    """Return the document of a lock's text; raises ``FormatError`` (E-FORMAT) for what is no TOML."""
     if len(text) > MAX_LOCK:
-        raise FormatError("E-FORMAT", "lock", expected=f"at most {MAX_LOCK} characters", found=str(len(text)))
+        raise FormatError(
+            "E-FORMAT", filename, expected=f"at most {MAX_LOCK} characters", found=str(len(text))
+        )
     try:
-        return cast("dict[str, Any]", reader.loads(text))
-    except (ValueError, RecursionError) as fault:
-        raise FormatError("E-FORMAT", "lock", expected="TOML", found=str(fault)[:200]) from fault
+        return read_toml(text, filename=filename)
+    except UserInputError as fault:
+        raise FormatError("E-FORMAT", fault.subject, expected=fault.expected, found=fault.found) from fault
 
 
 def _known_lock_format(ours: Fields) -> None:
@@ -240,6 +247,7 @@ def _overlay_lines(overlay: LockedOverlay) -> list[str]:
         f"mode = {value_of(overlay.mode)}",
         f"base-version = {value_of(overlay.base_version)}",
         f"base-wheel = {value_of(str(overlay.base_wheel))}",
+        *([f"below = {value_of(overlay.below)}"] if overlay.below else []),
         *_listed("files", files),
         *_listed("removes", removes),
     ]
@@ -342,6 +350,7 @@ def _read_overlay(value: Any, where: str) -> LockedOverlay:
         mode=fields.choice("mode", ("merge", "replace")),
         base_version=fields.parsed("base-version", check_version),
         base_wheel=fields.digest("base-wheel"),
+        below=_read_below(fields),
         files=fields.items("files", _read_overlay_file, []),
         removes=fields.items("removes", _read_removed, []),
     )
@@ -349,6 +358,15 @@ def _read_overlay(value: Any, where: str) -> LockedOverlay:
     named = [item.path for item in overlay.files] + [path for path, _ in overlay.removes]
     _once(fields.path("files"), named)
     return overlay
+
+
+def _read_below(fields: Fields) -> str:
+    below = fields.text("below", "")
+    if below and (not below.endswith("/") or "/" in RelPath(below[:-1])):
+        raise FormatError(
+            "E-FORMAT", fields.path("below"), expected="a package and a slash", found=ascii(below)[:80]
+        )
+    return below
 
 
 def _read_overlay_file(value: Any, where: str) -> OverlayFile:
@@ -425,7 +443,12 @@ def _read_counts(value: Any, where: str) -> Counts:
             "E-FORMAT", where, expected="VERDICT: N native, N jit, N missing", found=ascii(value)[:80]
         )
     counts = Counts(
-        native=int(match[2]), jit=int(match[3]), missing=int(match[4]), unknown=match[1] == "unknown"
+        native=int(match[2]),
+        jit=int(match[3]),
+        missing=int(match[4]),
+        unknown=match[1] == "unknown",
+        spare_jit=int(match[5] or 0),
+        spare_missing=int(match[6] or 0),
     )
     if counts.verdict != match[1]:
         raise FormatError("E-FORMAT", where, expected=f"the verdict {counts.verdict}", found=match[1])
