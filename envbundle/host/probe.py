@@ -77,8 +77,8 @@ class Devices:
 class Interpreter:
     """A Python on this machine. ``path`` is the real path of its base executable.
 
-    ``version`` is ``3.12.3``; ``python`` is ``3.12``; ``abi`` its cache tag and flags (``cpython-312``);
-    ``machine`` as ``uname -m``; ``libc`` as ``glibc 2.39`` ('' where it is not glibc); ``prefix`` its base
+    ``version`` is ``3.12.3``; ``python`` is ``3.12``; ``abi`` as in ``cpython-312`` (with ``t`` for a
+    free-threaded build); ``cache_tag`` what it puts into names of bytecode files; ``machine`` as ``uname -m``; ``libc`` as ``glibc 2.39`` ('' where it is not glibc); ``prefix`` its base
     prefix; ``include`` the folder of Python.h, '' where there is none.
     """
 
@@ -88,6 +88,7 @@ class Interpreter:
     machine: str
     libc: str
     prefix: str
+    cache_tag: str
     include: str = ""
 
     @property
@@ -211,6 +212,7 @@ print(json.dumps({
     "machine": platform.machine(),
     "libc": " ".join(platform.libc_ver()).strip(),
     "prefix": sys.base_prefix,
+    "cache_tag": sys.implementation.cache_tag or "",
     "include": include if os.path.exists(os.path.join(include, "Python.h")) else "",
 }))
 """
@@ -225,7 +227,7 @@ def ask_interpreter(path: str | Path, runner: Runner) -> Interpreter | None:
         return None
     if not isinstance(value, dict) or value.get("name") != "cpython":
         return None
-    keys = ("path", "version", "abi", "machine", "libc", "prefix", "include")
+    keys = ("path", "version", "abi", "machine", "libc", "prefix", "cache_tag", "include")
     if not all(isinstance(value.get(key), str) for key in keys):
         return None
     return Interpreter(**{key: value[key] for key in keys})

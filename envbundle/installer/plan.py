@@ -112,10 +112,25 @@ def _check_nesting(places: dict[str, tuple[int, LayerEntry]], python: str) -> No
         while parent and parent not in folders:
             folders.add(parent)
             parent = parent.rpartition("/")[0]
-    for path in places:
-        if path in folders:
-            kind = places[path][1].type
-            raise _refused(path, "a folder, because other entries lie below it", f"a {kind}")
+    for path, (_, entry) in places.items():
+        if path in folders or path.endswith("/__pycache__"):
+            raise _refused(path, "a folder, because others lie below it", f"a {entry.type}")
+    for path, (_, entry) in places.items():
+        if entry.type == "symlink":
+            _check_way(path, entry.link, places)
+
+
+def _check_way(path: str, link: str, places: dict[str, tuple[int, LayerEntry]]) -> None:
+    """Refuse a link that leads through another one: contained text says nothing of where it ends then."""
+    way = path.split("/")[:-1]
+    for part in link.split("/")[:-1]:
+        if part == "..":
+            way.pop()
+        elif part not in ("", "."):
+            way.append(part)
+            through = places.get("/".join(way))
+            if through is not None and through[1].type == "symlink":
+                raise _refused(path, "a link that passes through folders alone", ascii(link)[:200])
 
 
 def _refused(path: str, expected: str, found: str) -> IntegrityError:
