@@ -273,6 +273,11 @@ class Descriptor:
         return self.content.content_id
 
     @property
+    def name(self) -> str:
+        """The bundle's name."""
+        return self.content.name
+
+    @property
     def bundle_id(self) -> Digest:
         """The digest of the descriptor's bytes."""
         return Digest.of(self.to_bytes())
