@@ -170,6 +170,13 @@ class Tree:
         except OSError as fault:
             raise host_error(fault, self.root / path) from fault
 
+    def set_folder_mode(self, path: str, mode: int) -> None:
+        """Set the mode of a folder that another program made."""
+        try:
+            os.fchmod(self.folder(path, create=False), mode)
+        except OSError as fault:
+            raise host_error(fault, self.root / path) from fault
+
     def stat(self, path: str) -> os.stat_result | None:
         """Return the status of ``path``, links not followed, or None where nothing is."""
         try:
@@ -356,7 +363,7 @@ def _hash(fd: int) -> str:
     digest = hashlib.sha256()
     buffer = bytearray(_BLOCK)
     view = memoryview(buffer)
-    with open(fd, "rb", buffering=0, closefd=False) as stream:  # noqa: PTH123 - a descriptor, not a path
+    with open(fd, "rb", buffering=0, closefd=False) as stream:
         while size := stream.readinto(buffer):
             digest.update(view[:size])
     return digest.hexdigest()

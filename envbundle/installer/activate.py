@@ -119,7 +119,7 @@ def _csh(prefix: str, title: str, environment: Mapping[str, str]) -> str:
     back, forth = "", ""
     for name, value in sorted(environment.items()):
         old = f"_ENVBUNDLE_OLD_{name}"
-        back += f"unsetenv {name}; test $?{old} != 0 && setenv {name} \"${old}:q\" && unset {old}; "
+        back += f'unsetenv {name}; test $?{old} != 0 && setenv {name} "${old}:q" && unset {old}; '
         forth += f'if ($?{name}) set {old}="${name}:q"\nsetenv {name} {quoting.csh(value)}\n'
     return f"""# Written by envbundle. Source it ("source bin/activate.csh"); "deactivate" gives the shell back.
 

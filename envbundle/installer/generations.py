@@ -200,7 +200,7 @@ def clean(prefix: Prefix) -> list[str]:
 def next_name(prefix: Prefix, content_id: Any) -> GenerationName:
     """Return the name of the next generation: one more than any there is or the log knows of."""
     used = [name for entry in os.listdir(prefix.home) if (name := GenerationName.parse(entry))]
-    used += [name for row in history(prefix) if (name := GenerationName.parse(str(row.get("to", ""))))]
+    used += [name for row in history(prefix) if (name := GenerationName.parse(str(row.get("generation", ""))))]
     return GenerationName.of(1 + max((name.seq for name in used), default=0), content_id)
 
 
@@ -218,7 +218,7 @@ def switch(prefix: Prefix, name: str, action: str, *, now: datetime, **more: Any
             temporary.unlink()
             raise
         sync_folder(prefix.path.parent)
-    log(prefix, action, now=now, **{"from": before, "to": name, **more})
+    log(prefix, action, now=now, **{"from": before, "generation": name, **more})
 
 
 def _flush(path: Path) -> None:
@@ -236,7 +236,7 @@ def _flush(path: Path) -> None:
 
 def log(prefix: Prefix, action: str, *, now: datetime, **fields: Any) -> None:
     """Append one line to the prefix's log."""
-    row = {"at": stamp(now), "action": action, "by": _who(), **fields}
+    row = {"time": stamp(now), "user": _who(), "action": action, **fields}
     line = canonical({key: value for key, value in row.items() if value is not None}) + b"\n"
     path = prefix.home / "log.jsonl"
     with host_errors(path):
@@ -269,7 +269,7 @@ def previous(prefix: Prefix) -> str | None:
     live = live_name(prefix)
     stack: list[str] = []
     for row in history(prefix):
-        name = row.get("to")
+        name = row.get("generation")
         if row.get("action") == "rollback" and name in stack:
             del stack[len(stack) - 1 - stack[::-1].index(name) + 1 :]
         elif row.get("action") in ("install", "rollback") and isinstance(name, str):

@@ -37,6 +37,13 @@ def pin_path():
 def pin():
     global lease
     lease = os.open(real, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for name, place in (("PATH", os.path.join(real, "bin")), ("VIRTUAL_ENV", real)):
+        value = os.environ.get(name, "")
+        parts = value.split(os.pathsep)
+        tail = os.sep + os.path.basename(place) if name == "PATH" else ""
+        turned = [place if p.endswith(tail) and os.path.realpath(p) == place else p for p in parts]
+        if turned != parts:
+            os.environ[name] = os.pathsep.join(turned)
     if given == real:
         return
     sys.executable = moved(sys.executable)
@@ -48,11 +55,6 @@ def pin():
             del sys.path_importer_cache[path]
     if "site" in sys.modules:
         sys.modules["site"].PREFIXES[:] = dict.fromkeys(map(moved, sys.modules["site"].PREFIXES))
-    for name in ("PATH", "VIRTUAL_ENV"):
-        value = os.environ.get(name, "")
-        turned = os.pathsep.join(map(moved, value.split(os.pathsep)))
-        if turned != value:
-            os.environ[name] = turned
 
 
 try:

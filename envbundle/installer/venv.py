@@ -76,7 +76,7 @@ class Skeleton:
             tree.folder(folder)
         for path, link in self.links().items():
             tree.symlink(path, link)
-            yield InstalledFile(path=path, type="symlink", link=link)
+            yield InstalledFile(path=path, type="symlink", link=link, fixer="venv")
         for path, text in self.texts().items():
             yield write_own(tree, path, text.encode(), fixer="venv")
 

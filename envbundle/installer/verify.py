@@ -28,7 +28,7 @@ from envbundle.spec.receipt import RECEIPT_FOLDER, Receipt
 
 from .bytecode_check import matches_source
 from .generations import live_name, managed, read_receipt
-from .layout import DESCRIPTOR, LAYERS
+from .layout import DESCRIPTOR, LAYERS, Prefix
 from .plan import plan
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def verify_generation(
         findings += _check_chain(tree, receipt)
         files = {file.path: file for file in receipt.files}
         seen = dict(_seen(tree))
-        modified = {p for p, status in seen.items() if p in files and not _looks_right(tree, files[p], status)}
+        modified = {p for p, status in seen.items() if p in files and not _looks_right(tree, files[p], status, times=quick)}
         missing = set(files) - set(seen)
         extra = set(seen) - set(files)
         if not quick:
@@ -159,7 +159,7 @@ def _check_receipt(path: Path, prefix: str, receipt: Receipt) -> Iterable[Findin
             found=f"that of {receipt.generation}, content {receipt.content_id.short}",
             hint="install again",
         )
-    if receipt.prefix != prefix:
+    if Prefix.of(receipt.prefix).home != Prefix.of(prefix).home:
         yield Finding(
             code="W-PREFIX-MOVED",
             severity="warning",
@@ -196,7 +196,7 @@ def _check_chain(tree: Tree, receipt: Receipt) -> list[Finding]:
         if row is None:
             findings.append(_broken(path, "a row in the receipt", "none"))
         elif entry.type == "symlink" and row.link != entry.link:
-            findings.append(_broken(path, f"a link to {ascii(entry.link)}", f"one to {ascii(row.link)}"))
+            findings.append(_broken(path, f"a link to {entry.link!a}", f"one to {row.link!a}"))
         elif entry.type == "file" and (row.packed or row.sha256) != entry.sha256:
             findings.append(_broken(path, f"{entry.sha256} of layer {index}", str(row.packed or row.sha256)))
         elif entry.type == "file" and row.packed is not None and not row.fixer:
@@ -228,14 +228,14 @@ def _seen(tree: Tree) -> Iterable[tuple[str, os.stat_result]]:
             yield path, status
 
 
-def _looks_right(tree: Tree, file: InstalledFile, status: os.stat_result) -> bool:
+def _looks_right(tree: Tree, file: InstalledFile, status: os.stat_result, *, times: bool) -> bool:
     if file.type == "symlink":
         return stat.S_ISLNK(status.st_mode) and tree.readlink(file.path) == file.link
     return (
         stat.S_ISREG(status.st_mode)
         and stat.S_IMODE(status.st_mode) == file.mode
         and status.st_size == file.size
-        and status.st_mtime_ns == file.mtime_ns
+        and (not times or status.st_mtime_ns == file.mtime_ns)
     )
 
 
