@@ -7,101 +7,44 @@ Nothing is written but the cache; ``write_lock`` writes the file, by rename.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
-from envbundle import __version__
-from envbundle.errors import HostError, UserInputError, VerdictError
-from envbundle.host.fetch import Fetcher, HttpFetcher, path_of_file_url
-from envbundle.host.files import atomic_write, read_bounded
-from envbundle.host.folder import FileSource, Folder
-from envbundle.host.run import Runner, run
+from envbundle.errors import UserInputError, VerdictError
+from envbundle.host.fetch import path_of_file_url
 from envbundle.inspection.cuda import RULES_VERSION
 from envbundle.progress import SILENT, Reporter
 from envbundle.spec.finding import Finding, errors_in, findings_of
 from envbundle.spec.lock import Lock, LockedPackage, LockedWheel
-from envbundle.spec.lock_text import MAX_LOCK, lock_filename, render_lock
 from envbundle.spec.manifest_document import manifest_digest
 
 from .gather import Gatherer
+from .host_needs import compilers, host_needs, torch_cuda
 from .judge import Request, judge_distribution, source_gpus
 from .listing import Listing, absolute_indexes, absolute_links
+from .lock_outcome import DEFAULT_INDEX, LockContext, LockOutcome, Status, lock_path, write_lock
 from .overlays import Base, read_overlay
 from .ownership import claims_of, judge_groups, judge_ownership
 from .requirements import Asked, AskedFor, read_asked
 from .scan import Scanner
-from .search import Chosen, Found, Search
-from .solver import Question, Solver, UvSolver, find_uv
+from .search import Found, Search
+from .solver import Question, UvSolver, find_uv
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from envbundle.spec.descriptor import Exemption
     from envbundle.spec.lock import Contested, LockedOverlay
     from envbundle.spec.manifest import Manifest, PackagePolicy, Resolve
     from envbundle.spec.target import Target
 
+    from .chosen import Chosen
     from .contents import WheelScan
     from .judge import DistributionJudgement
 
-DEFAULT_INDEX = "https://pypi.org/simple"
-Status = Literal["written", "unchanged", "stale", "refused"]
-_GLIBC = re.compile(r"GLIBC_2\.([0-9]{1,3})(?:\.[0-9]+)?")
-_CUDART = re.compile(r"libcudart\.so\.([0-9]+)")
-_COMPILERS = re.compile(r"(nvcc|ptxas(?:-[a-z]+)?|libnvrtc\.so[0-9.]*)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockContext:
-    """Everything outside the manifest that takes part.
-
-    ``folder`` is the manifest's; ``cache`` envbundle's own cache folder (made if need be). ``previous`` is
-    the present lock of the target: its versions stay where they may, unless ``upgrade`` (all) or
-    ``upgrade_packages`` (these, whose overlays may also find a moved base). ``default_index`` is asked
-    where the manifest names no default one. ``solver`` is None for uv, as found by ``find_uv``.
-    """
-
-    folder: Path
-    cache: Path
-    fetcher: Fetcher = field(default_factory=HttpFetcher)
-    runner: Runner = run
-    solver: Solver | None = None
-    offline: bool = False
-    previous: Lock | None = None
-    upgrade: bool = False
-    upgrade_packages: tuple[str, ...] = ()
-    default_index: str = DEFAULT_INDEX
-    tool: str = f"envbundle {__version__}"
-
-    def overlay_source(self, path: str) -> FileSource:
-        """Return the reader of an overlay's folder, which must be a real one below the manifest's."""
-        place = self.folder / path
-        if not place.resolve().is_relative_to(self.folder.resolve()):
-            raise UserInputError(
-                "E-OVERLAY-LINK", path, expected="a folder beside the manifest", found=str(place.resolve())
-            )
-        return Folder(place)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockOutcome:
-    """How locking one target ended. ``lock`` is None exactly where ``status`` is ``refused``.
-
-    ``status`` compares with the previous lock: ``unchanged``, or ``stale`` until ``write_lock`` wrote it.
-    """
-
-    target: str
-    lock: Lock | None
-    findings: tuple[Finding, ...]
-    rounds: int
-    status: Status
-
-    @property
-    def packages(self) -> int:
-        """The number of locked distributions."""
-        return len(self.lock.packages) if self.lock is not None else 0
+__all__ = ["DEFAULT_INDEX", "LockContext", "LockOutcome", "lock", "lock_path", "write_lock"]
 
 
 def lock(
@@ -126,42 +69,6 @@ def lock(
     )
 
 
-def write_lock(outcome: LockOutcome, path: Path, *, check: bool = False) -> LockOutcome:
-    """Write the outcome's lock to ``path`` by rename and return the outcome as it then stands.
-
-    A refused outcome writes nothing. With ``check`` nothing is ever written and a difference is ``stale``.
-    Raises ``HostError``.
-    """
-    if outcome.lock is None:
-        return outcome
-    text = render_lock(outcome.lock).encode("utf-8")
-    try:
-        present: bytes | None = read_bounded(path, MAX_LOCK)
-    except HostError as fault:
-        if fault.code not in ("E-NOT-FOUND", "E-SIZE"):
-            raise
-        present = None
-    if present == text:
-        return replace(outcome, status="unchanged")
-    if check:
-        stale = Finding(
-            code="E-LOCK-STALE",
-            severity="error",
-            subject=path.name,
-            expected="the lock of the present manifest",
-            found="no lock" if present is None else "another lock",
-            hint="run `envbundle lock`",
-        )
-        return replace(outcome, status="stale", findings=(*outcome.findings, stale))
-    atomic_write(path, text)
-    return replace(outcome, status="written")
-
-
-def lock_path(folder: Path, target: str) -> Path:
-    """Return where the lock of a target stands beside its manifest."""
-    return folder / lock_filename(target)
-
-
 class _Locking:
     """One target being locked."""
 
@@ -173,6 +80,7 @@ class _Locking:
         self.target: Target = spec.target
         self.resolve: Resolve = manifest.resolve_for(spec.target.name)
         self.findings: tuple[Finding, ...] = ()
+        self.gaps: tuple[Exemption, ...] = ()
         self.rounds = 0
 
     def refused(self, findings: Iterable[Finding]) -> LockOutcome:
@@ -183,6 +91,7 @@ class _Locking:
             findings=tuple(dict.fromkeys(findings)),
             rounds=self.rounds,
             status="refused",
+            gaps=self.gaps,
         )
 
     def make(self) -> tuple[Lock | None, tuple[Finding, ...]]:
@@ -192,7 +101,7 @@ class _Locking:
         asked = self._with_bases(asked)
         listing = self._listing()
         found, solver_name = self._search(asked, listing)
-        self.rounds, self.findings = found.rounds, found.findings
+        self.rounds, self.findings, self.gaps = found.rounds, found.findings, found.gaps
         if not found.chosen:
             if errors_in(found.findings):
                 return None, found.findings
@@ -221,7 +130,7 @@ class _Locking:
             coverage=tuple(j.evidence for j in judged if j.evidence is not None),
             contested=contested,
             exemptions=tuple(item for j in judged for item in j.exemptions),
-            requires=self._requires(found.chosen),
+            requires=host_needs(found.chosen, self.target),
         )
         return made, self.findings
 
@@ -363,31 +272,16 @@ class _Locking:
         python = self.target.python
         contested, findings = judge_ownership(claims_of(scans, overlays, python), policies, python)
         packages = {name: self._package(one) for name, one in chosen.items()}
-        groups = judge_groups(self.manifest.groups, packages, _torch_cuda(scans.get("torch")))
-        compilers = self._compilers(scans.values())
+        groups = judge_groups(self.manifest.groups, packages, torch_cuda(scans.get("torch")))
+        available = compilers(scans.values(), self.manifest.invariants)
         jit = [
             finding
             for name, one in chosen.items()
             if policies[name].coverage == "runtime-jit"
-            for finding in self._judge(one.scan, one.artifact.filename, compilers).findings
+            for finding in self._judge(one.scan, one.artifact.filename, available).findings
             if finding.severity == "error"
         ]
         return contested, (*findings, *groups, *jit)
-
-    def _compilers(self, scans: Iterable[WheelScan]) -> tuple[str, ...]:
-        """Return the GPU compilers that the target will have: in locked files, or demanded of the host."""
-        found = {
-            member.member
-            for scan in scans
-            for member in scan.members
-            if _COMPILERS.fullmatch(member.member.rpartition("/")[2])
-        }
-        for invariant in self.manifest.invariants:
-            values = dict(invariant.fields)
-            name = values.get("tool", values.get("name"))
-            if invariant.kind == "tool" and isinstance(name, str) and _COMPILERS.fullmatch(name):
-                found.add(name)
-        return tuple(sorted(found))
 
     # --- writing down
 
@@ -415,38 +309,6 @@ class _Locking:
         if path.is_relative_to(folder):
             return None, path.relative_to(folder).as_posix()
         return path.as_uri(), None
-
-    def _requires(self, chosen: Sequence[Chosen]) -> dict[str, str]:
-        """Return what the locked files ask of a host, by content."""
-        requires: dict[str, str] = {}
-        glibc = max((minor for one in chosen for minor in _glibc_minors(one.scan)), default=None)
-        if glibc is not None:
-            requires["glibc"] = f"2.{glibc}"
-        isas = [one.judgement.ptx_isa for one in chosen if one.judgement.ptx_isa is not None]
-        if isas:
-            major, minor = max(isas)
-            requires["ptx-isa"] = f"{major}.{minor}"
-        if self.target.driver is not None:
-            requires["driver"] = self.target.driver
-        return requires
-
-
-def _glibc_minors(scan: WheelScan) -> Iterable[int]:
-    for file in scan.files:
-        if file.needs is None:
-            continue
-        for _, versions in file.needs.versions:
-            for version in versions:
-                match = _GLIBC.fullmatch(version)
-                if match is not None:
-                    yield int(match[1])
-
-
-def _torch_cuda(scan: WheelScan | None) -> str | None:
-    """Return the CUDA major that torch's libraries ask for, None where they ask for none or several."""
-    sonames = [s for file in scan.files if file.needs for s in file.needs.sonames] if scan is not None else []
-    majors = {match[1] for soname in sonames if (match := _CUDART.fullmatch(soname))}
-    return majors.pop() if len(majors) == 1 else None
 
 
 def _without_credentials(url: str) -> str:
