@@ -6,10 +6,14 @@ positions, "did you mean") is read by ``envbundle.spec.manifest_text``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal
 
-from .target import Target
+from envbundle.errors import UserInputError
+
+if TYPE_CHECKING:
+    from .target import Target
 
 CoveragePolicy = Literal["complete", "files", "any", "runtime-jit"]
 COVERAGE_POLICIES: tuple[str, ...] = ("complete", "files", "any", "runtime-jit")
@@ -32,6 +36,7 @@ class IndexSource:
 class Resolve:
     """How versions are chosen. Strings are PEP 508 requirements or paths relative to the manifest.
 
+    A constraint is either one: ``constraint_files`` are those that name a file (``text_checks.is_file``).
     ``complete`` means a full freeze of exact pins: no solving. ``sources`` maps a normalised
     distribution name to the name of the only index it may come from.
     """
@@ -46,10 +51,25 @@ class Resolve:
     indexes: tuple[IndexSource, ...] = ()
     sources: tuple[tuple[str, str], ...] = ()
 
+    def plus(self, own: Resolve) -> Resolve:
+        """Return these settings with a target's ``own`` lists added; its sources win, the rest is common."""
+        return replace(
+            self,
+            requirements=self.requirements + own.requirements,
+            requirement_files=self.requirement_files + own.requirement_files,
+            constraints=self.constraints + own.constraints,
+            find_links=self.find_links + own.find_links,
+            indexes=self.indexes + own.indexes,
+            sources=tuple(sorted({**dict(self.sources), **dict(own.sources)}.items())),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """How a wheel is made where no published one serves. ``source``: folder, sdist path, or ``git+url@rev``."""
+    """How a wheel is made where no published one serves.
+
+    ``source`` is a folder, an sdist's path, or ``git+url@rev``.
+    """
 
     source: str
     env: tuple[tuple[str, str], ...] = ()
@@ -92,7 +112,9 @@ class TargetSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay:
-    """Files laid over a distribution. ``path`` is a folder laid out as site-packages content of that
+    """Files laid over a distribution.
+
+    ``path`` is a folder laid out as site-packages content of that
     distribution's top (see docs/format.md); ``remove`` holds site-packages-relative paths.
     """
 
@@ -202,3 +224,39 @@ class Manifest:
             if spec.target.name == target:
                 return dict(spec.packages).get(distribution, PackagePolicy()).over(common)
         return common
+
+    def policies(self, target: str) -> dict[str, PackagePolicy]:
+        """Return the policy for a target of every distribution that the manifest names, sorted by name."""
+        names = {name for name, _ in self.packages} | {name for name, _ in self.spec(target).packages}
+        return {name: self.policy(target, name) for name in sorted(names)}
+
+    def spec(self, target: str) -> TargetSpec:
+        """Return the target of that name; a name that is not there is a wrong call (``KeyError``)."""
+        return {spec.target.name: spec for spec in self.targets}[target]
+
+    def resolve_for(self, target: str) -> Resolve:
+        """Return how versions are chosen for one target: the common settings with the target's added."""
+        return self.resolve.plus(self.spec(target).resolve)
+
+    def find_target(self, text: str) -> TargetSpec:
+        """Return the target that a person means: by its name, or by a GPU that exactly one target has.
+
+        Raises ``UserInputError`` (E-TARGET-UNKNOWN) naming the targets there are.
+        """
+        for spec in self.targets:
+            if spec.target.name == text:
+                return spec
+        having = [spec for spec in self.targets if text in map(str, spec.target.gpus)]
+        if len(having) == 1:
+            return having[0]
+        names = [spec.target.name for spec in self.targets]
+        near = get_close_matches(text, names, n=1)
+        hint = (
+            f"did you mean `{near[0]}`?" if near else f"add [target.{text}] to the manifest, or name another"
+        )
+        if having:
+            hint = "several targets have that GPU: name one of " + ", ".join(s.target.name for s in having)
+        expected = "one of " + ", ".join(names)
+        raise UserInputError(
+            "E-TARGET-UNKNOWN", "target", expected=expected, found=repr(text[:80]), hint=hint
+        )

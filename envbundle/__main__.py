@@ -1,0 +1,6 @@
+"""``python -m envbundle``."""
+
+from envbundle.cli.main import entry
+
+if __name__ == "__main__":
+    entry()

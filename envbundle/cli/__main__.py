@@ -1,0 +1,6 @@
+"""``python -m envbundle.cli``."""
+
+from .main import entry
+
+if __name__ == "__main__":
+    entry()

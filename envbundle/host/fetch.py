@@ -1,0 +1,388 @@
+"""Getting bytes by URL: the only module of envbundle that speaks HTTP.
+
+* An artifact is written to ``.incoming/`` beside its destination and renamed only when its size and sha256
+  hold; a cut leaves the part, and the next run goes on from there by a Range request.
+* Two processes that want the same artifact: one fetches, the other waits for its file lock and finds it.
+* Pages (index listings) are read whole, up to a stated size, as JSON (PEP 691) or HTML (PEP 503).
+* Credentials come from the URL or from netrc, go to their own host only, and are never written or shown.
+  Proxies and certificate authorities come from the environment, as everywhere.
+* ``file:`` URLs are read from the disk with the same checks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import netrc
+import os
+import re
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from envbundle.errors import HostError, IntegrityError, TransferError
+from envbundle.progress import SILENT, Reporter
+from envbundle.spec.digest import Digest
+
+from .files import host_errors, read_bounded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+MAX_PAGE = 128 * 1024 * 1024
+MAX_ARTIFACT = 64 * 1024**3
+_BLOCK = 1024 * 1024
+_JSON = "application/vnd.pypi.simple.v1+json"
+_ACCEPT = f"{_JSON}, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]+)-([0-9]+)/([0-9]+|\*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page as it came: the URL it came from after redirects (credentials removed), its type, its bytes."""
+
+    url: str
+    content_type: str
+    body: bytes
+
+
+class Fetcher(Protocol):
+    """Gets pages and artifacts."""
+
+    def page(self, url: str, *, limit: int = MAX_PAGE) -> Page | None:
+        """Return a page of at most ``limit`` bytes, or None where the other end says there is none."""
+
+    def fetch(
+        self,
+        url: str,
+        destination: Path,
+        *,
+        sha256: Digest,
+        size: int | None = None,
+        reporter: Reporter = SILENT,
+    ) -> None:
+        """Put the artifact at ``url`` at ``destination``, checked."""
+
+    def fetch_unknown(self, url: str, folder: Path, *, reporter: Reporter = SILENT) -> tuple[Digest, int]:
+        """Put an artifact that nobody vouched for at ``folder/<its sha256 in hex>``; return both."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpFetcher:
+    """The real one. ``timeout`` in seconds is for one read or connect, not for the whole artifact.
+
+    ``offline`` refuses every URL that is not on this machine's disk (E-OFFLINE).
+    """
+
+    timeout: float = 60.0
+    offline: bool = False
+    _clients: list[httpx.Client] = field(default_factory=list, repr=False)
+
+    def page(self, url: str, *, limit: int = MAX_PAGE) -> Page | None:
+        """Return a page, or None for 404 and 410; see ``Fetcher``.
+
+        Raises ``TransferError`` E-INDEX-UNREACHABLE where nothing useful answers, ``IntegrityError`` E-SIZE
+        for a page above ``limit``.
+        """
+        shown = public_url(url)
+        if urlsplit(url).scheme == "file":
+            return _file_page(url, limit)
+        self._refuse_offline(shown)
+        body = bytearray()
+        with _transfer_errors("E-INDEX-UNREACHABLE", shown), self._stream(url, {"Accept": _ACCEPT}) as answer:
+            if answer.status_code in (404, 410):
+                return None
+            _refuse_status(answer, "E-INDEX-UNREACHABLE", shown)
+            for block in answer.iter_bytes(_BLOCK):
+                body += block
+                if len(body) > limit:
+                    raise IntegrityError(
+                        "E-SIZE", shown, expected=f"a page of at most {limit} bytes", found="more"
+                    )
+            kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+            return Page(url=public_url(str(answer.url)), content_type=kind, body=bytes(body))
+
+    def fetch(
+        self,
+        url: str,
+        destination: Path,
+        *,
+        sha256: Digest,
+        size: int | None = None,
+        reporter: Reporter = SILENT,
+    ) -> None:
+        """Put an artifact of that digest (and ``size`` in bytes, where known) at ``destination``.
+
+        Raises ``TransferError``: E-DOWNLOAD-CUT (the part stays; run again), E-ARTIFACT-GONE, E-OFFLINE;
+        ``IntegrityError``: E-HASH, E-SIZE (nothing stays); ``HostError`` for this machine's disk.
+        """
+        with _locked_part(destination.parent, sha256.hex) as part:
+            if destination.exists() and size in (None, _size_of(destination)):
+                return
+            resumed = _size_of(part) > 0
+            try:
+                self._complete(url, part, sha256=sha256, size=size, reporter=reporter)
+            except IntegrityError:
+                if not resumed:
+                    raise
+                # The rest may have come from a file that changed since the cut; from its start it may hold.
+                self._complete(url, part, sha256=sha256, size=size, reporter=reporter)
+            with host_errors(destination):
+                part.replace(destination)
+
+    def fetch_unknown(self, url: str, folder: Path, *, reporter: Reporter = SILENT) -> tuple[Digest, int]:
+        """Fetch from the start what has no stated digest; see ``Fetcher``."""
+        with _locked_part(folder, "url-" + hashlib.sha256(url.encode()).hexdigest()) as part:
+            with host_errors(part):
+                part.unlink(missing_ok=True)
+            self._download(url, part, limit=MAX_ARTIFACT, reporter=reporter)
+            digest, size = file_digest(part)
+            with host_errors(folder):
+                part.replace(folder / digest.hex)
+            return digest, size
+
+    def close(self) -> None:
+        """Close the connections that are kept open between calls."""
+        while self._clients:
+            self._clients.pop().close()
+
+    def _complete(
+        self, url: str, part: Path, *, sha256: Digest, size: int | None, reporter: Reporter
+    ) -> None:
+        """Bring ``part`` to its end and check it; a part that does not hold is removed."""
+        shown = public_url(url)
+        try:
+            if size is None or _size_of(part) < size:
+                self._download(url, part, limit=size if size is not None else MAX_ARTIFACT, reporter=reporter)
+            check_file(part, shown, sha256=sha256, size=size)
+        except IntegrityError:
+            part.unlink(missing_ok=True)
+            raise
+
+    def _download(self, url: str, part: Path, *, limit: int, reporter: Reporter) -> None:
+        shown = public_url(url)
+        if urlsplit(url).scheme == "file":
+            _copy_file(url, part, limit)
+            return
+        self._refuse_offline(shown)
+        offset = _size_of(part)
+        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={offset}-"} if offset else {})
+        task = f"fetch {shown.rpartition('/')[2] or shown}"
+        with _transfer_errors("E-DOWNLOAD-CUT", shown), self._stream(url, headers) as answer:
+            if answer.status_code == 416 and offset:
+                part.unlink()
+                raise IntegrityError(
+                    "E-SIZE", shown, expected=f"more than {offset} bytes", found="a shorter file"
+                )
+            if answer.status_code in (404, 410):
+                raise TransferError(
+                    "E-ARTIFACT-GONE",
+                    shown,
+                    found=f"HTTP {answer.status_code}",
+                    hint="the index lost this file: lock again, or put the wheel into a find-links folder",
+                )
+            _refuse_status(answer, "E-INDEX-UNREACHABLE", shown)
+            start = _start_of(answer, offset, shown)
+            promised = _promised_total(answer, start)
+            if promised is not None and promised > limit:
+                raise IntegrityError("E-SIZE", shown, expected=f"{limit} bytes", found=f"{promised} bytes")
+            reporter.start(task, total=promised)
+            reporter.advance(task, start)
+            written = start
+            with host_errors(part), part.open("r+b" if part.exists() else "wb") as out:
+                out.seek(start)
+                out.truncate()
+                for block in answer.iter_raw(_BLOCK):
+                    written += len(block)
+                    if written > limit:
+                        raise IntegrityError("E-SIZE", shown, expected=f"{limit} bytes", found="more")
+                    out.write(block)
+                    reporter.advance(task, len(block))
+            if promised is not None and written < promised:
+                raise _cut(shown, written, promised)
+            reporter.finish(task)
+
+    def _refuse_offline(self, shown: str) -> None:
+        if self.offline:
+            raise TransferError(
+                "E-OFFLINE",
+                shown,
+                expected="bytes in the cache or a find-links folder",
+                found="only this URL has them",
+            )
+
+    @contextlib.contextmanager
+    def _stream(self, url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
+        scheme = urlsplit(url).scheme
+        if scheme not in ("http", "https"):
+            raise TransferError(
+                "E-INDEX-UNREACHABLE",
+                public_url(url),
+                expected="an http, https or file URL",
+                found=repr(scheme),
+            )
+        import httpx  # noqa: PLC0415 - 180 ms that `envbundle --help` must not cost
+
+        if not self._clients:
+            self._clients.append(httpx.Client(timeout=self.timeout, follow_redirects=True, max_redirects=10))
+        with self._clients[0].stream("GET", url, headers=headers, auth=_auth_of(url)) as answer:
+            yield answer
+
+
+def public_url(url: str) -> str:
+    """Return ``url`` without user, password, query and fragment: what may be shown and stored."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def file_digest(path: Path) -> tuple[Digest, int]:
+    """Return the sha256 and the size in bytes of a file; raises ``HostError``."""
+    state, size = hashlib.sha256(), 0
+    with host_errors(path), path.open("rb", buffering=0) as stream:
+        buffer = bytearray(_BLOCK)
+        view = memoryview(buffer)
+        while count := stream.readinto(buffer):
+            state.update(view[:count])
+            size += count
+    return Digest(state.hexdigest()), size
+
+
+def check_file(path: Path, subject: str, *, sha256: Digest, size: int | None) -> None:
+    """Raise ``IntegrityError`` (E-SIZE, E-HASH) about ``subject`` unless the file is the promised one."""
+    found, length = file_digest(path)
+    if size is not None and length != size:
+        raise IntegrityError("E-SIZE", subject, expected=f"{size} bytes", found=f"{length} bytes")
+    if found != sha256:
+        raise IntegrityError(
+            "E-HASH",
+            subject,
+            expected=str(sha256),
+            found=str(found),
+            hint="the file is not the one the index or lock promised; nothing of it was kept",
+        )
+
+
+def path_of_file_url(url: str) -> Path:
+    """Return the path that a ``file:`` URL names; raises ``TransferError`` for one of another host."""
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost"):
+        raise TransferError("E-INDEX-UNREACHABLE", public_url(url), expected="a file of this machine")
+    return Path(unquote(parts.path))
+
+
+def _auth_of(url: str) -> tuple[str, str] | None:
+    """Return user and password for the URL's host: its own, else netrc's."""
+    parts = urlsplit(url)
+    if parts.username is not None:
+        return unquote(parts.username), unquote(parts.password or "")
+    path = Path(os.environ.get("NETRC") or Path.home() / ".netrc")
+    try:
+        entry = netrc.netrc(str(path)).authenticators(parts.hostname or "")
+    except (OSError, netrc.NetrcParseError):
+        return None
+    return None if entry is None else (entry[0] or entry[1] or "", entry[2] or "")
+
+
+@contextlib.contextmanager
+def _transfer_errors(code: str, shown: str) -> Iterator[None]:
+    import httpx  # noqa: PLC0415 - see _stream
+
+    try:
+        yield
+    except httpx.HTTPError as fault:
+        if isinstance(fault, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)):
+            code = "E-INDEX-UNREACHABLE"
+        text = str(fault) or type(fault).__name__
+        raise TransferError(
+            code, shown, found=text, hint="check network and proxy, then run again"
+        ) from fault
+    except httpx.InvalidURL as fault:
+        raise TransferError("E-INDEX-UNREACHABLE", shown, expected="a URL", found=str(fault)) from fault
+
+
+def _refuse_status(answer: httpx.Response, code: str, shown: str) -> None:
+    status = answer.status_code
+    if status in (200, 206):
+        return
+    hint = "give credentials for this host in netrc" if status in (401, 403) else "ask again later"
+    raise TransferError(code, shown, expected="HTTP 200", found=f"HTTP {status}", hint=hint)
+
+
+def _start_of(answer: httpx.Response, offset: int, shown: str) -> int:
+    """Return where the answer's bytes belong: ``offset`` for a 206 that says so, 0 for a whole file."""
+    if answer.status_code == 200:
+        return 0
+    match = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", ""))
+    if match is None or int(match[1]) != offset:
+        raise TransferError(
+            "E-DOWNLOAD-CUT",
+            shown,
+            expected=f"bytes from {offset} on",
+            found=answer.headers.get("content-range", "no Content-Range"),
+        )
+    return offset
+
+
+def _promised_total(answer: httpx.Response, start: int) -> int | None:
+    length: str = answer.headers.get("content-length", "")
+    return start + int(length) if length.isdecimal() else None
+
+
+def _cut(shown: str, written: int, promised: int) -> TransferError:
+    return TransferError(
+        "E-DOWNLOAD-CUT",
+        shown,
+        expected=f"{promised} bytes",
+        found=f"{written} bytes, then the connection ended",
+        hint="run the same command again: it goes on from there",
+    )
+
+
+@contextlib.contextmanager
+def _locked_part(folder: Path, name: str) -> Iterator[Path]:
+    """Hold the file lock of one artifact's part in ``folder/.incoming``; yields the part's path."""
+    incoming = folder / ".incoming"
+    with host_errors(incoming):
+        incoming.mkdir(parents=True, exist_ok=True)
+        fd = os.open(incoming / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield incoming / f"{name}.part"
+    finally:
+        os.close(fd)
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _copy_file(url: str, part: Path, limit: int) -> None:
+    source = path_of_file_url(url)
+    with host_errors(source), source.open("rb") as stream:
+        if os.fstat(stream.fileno()).st_size > limit:
+            raise IntegrityError("E-SIZE", str(source), expected=f"{limit} bytes", found="more")
+        with host_errors(part), part.open("wb") as out:
+            shutil.copyfileobj(stream, out, _BLOCK)
+
+
+def _file_page(url: str, limit: int) -> Page | None:
+    path = path_of_file_url(url)
+    if path.is_dir():
+        path /= "index.html"
+    try:
+        body = read_bounded(path, limit)
+    except HostError as fault:
+        if fault.code == "E-NOT-FOUND":
+            return None
+        raise
+    kind = _JSON if path.suffix == ".json" else "text/html"
+    return Page(url=public_url(url), content_type=kind, body=body)

@@ -1,0 +1,122 @@
+"""A new command, fixer or invariant is one file and one line in a table: no file may miss its line."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .source import PACKAGE, module_files, relative
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def table_file(folder: Path) -> Path | None:
+    """The file of a folder that holds its table: ``table.py`` or ``__init__.py``, with a dict literal."""
+    for path in (folder / "table.py", folder / "__init__.py"):
+        if path.is_file() and table_lines(path):
+            return path
+    return None
+
+
+def table_lines(path: Path) -> dict[str, ast.expr]:
+    """The lines of the module-level dict literals of capital names: key -> value."""
+    lines: dict[str, ast.expr] = {}
+    for node in ast.parse(path.read_text("utf-8")).body:
+        target = (
+            node.targets[0]
+            if isinstance(node, ast.Assign)
+            else node.target
+            if isinstance(node, ast.AnnAssign)
+            else None
+        )
+        value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
+        if isinstance(target, ast.Name) and target.id.isupper() and isinstance(value, ast.Dict):
+            for key, item in zip(value.keys, value.values, strict=True):
+                if isinstance(key, ast.Constant):
+                    lines[str(key.value)] = item
+    return lines
+
+
+def modules_named(path: Path) -> set[str]:
+    """The modules of its own folder that a table's lines lead to, by import or by name."""
+    tree = ast.parse(path.read_text("utf-8"))
+    origin: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            for alias in node.names:
+                origin[alias.asname or alias.name] = (node.module or alias.name).split(".")[0]
+    named: set[str] = set()
+    for value in table_lines(path).values():
+        for node in ast.walk(value):
+            if isinstance(node, ast.Name) and node.id in origin:
+                named.add(origin[node.id])
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                named.add(node.value.rpartition(":")[0].rpartition(".")[2] or node.value)
+                named.add(node.value)
+    return named
+
+
+def has_case(path: Path, marks: set[str]) -> bool:
+    """Whether a file is a case of its folder: it defines one of the names that cases define."""
+    tree = ast.parse(path.read_text("utf-8"))
+    return any(isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in marks for node in tree.body)
+
+
+# What makes a file of the folder a case: the names it defines. None: every file but the table is one.
+FOLDERS: dict[str, set[str] | None] = {
+    "cli": {"execute"},
+    "installer/fixers": None,
+    "installer/invariants": None,
+    "transfer/locations": None,
+}
+PRESENT = [
+    folder for folder in FOLDERS if (PACKAGE / folder).is_dir() and list((PACKAGE / folder).glob("[a-z]*.py"))
+]
+
+
+@pytest.mark.parametrize("folder", PRESENT)
+def test_every_case_has_its_line(folder: str) -> None:
+    table = table_file(PACKAGE / folder)
+    assert table is not None, f"no dict literal in {folder}/table.py or {folder}/__init__.py"
+    marks = FOLDERS[folder]
+    cases = {
+        path.stem
+        for path in (PACKAGE / folder).glob("*.py")
+        if path != table and path.name != "__init__.py" and (marks is None or has_case(path, marks))
+    }
+    assert cases, f"{folder} holds no case at all"
+    assert cases - modules_named(table) == set()
+
+
+@pytest.mark.parametrize("folder", PRESENT)
+def test_every_line_has_its_file(folder: str) -> None:
+    table = table_file(PACKAGE / folder)
+    assert table is not None
+    assert table_lines(table), f"{relative(table)} is empty"
+    if table.parent.name == "cli":
+        stems = {path.stem for path in table.parent.glob("*.py")}
+        modules = {ast.literal_eval(value)[0] for value in table_lines(table).values()}
+        assert modules - stems == set()
+
+
+def test_commands_are_documented() -> None:
+    from envbundle.cli.table import COMMANDS
+
+    page = (PACKAGE.parent / "docs" / "design.md").read_text("utf-8")
+    assert [
+        name for name in COMMANDS if not re.search(rf"^    envbundle (\w+\|)*{name}\b", page, re.MULTILINE)
+    ] == []
+
+
+def test_no_folder_of_cases_was_forgotten() -> None:
+    """A folder below a room that looks like a set of cases is one of those this test knows."""
+    deeper = {
+        path.parent.relative_to(PACKAGE).as_posix()
+        for path in module_files()
+        if len(path.relative_to(PACKAGE).parts) > 2
+    }
+    assert deeper - set(FOLDERS) == set()
