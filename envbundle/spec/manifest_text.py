@@ -132,7 +132,7 @@ class _ManifestReader:
             default=table.boolean("default") or False,
             explicit=table.boolean("explicit") or False,
         )
-        table.done()
+        table.done(_elsewhere)
         return index
 
     def _targets(self, table: TableReader | None, python: str) -> tuple[TargetSpec, ...]:
@@ -185,7 +185,7 @@ class _ManifestReader:
             mode=cast("OverlayMode", mode),
             remove=table.texts("remove", is_.contained_path, distinct=True),
         )
-        table.done()
+        table.done(_elsewhere)
         return overlay
 
     def _packages(self, above: TableReader) -> tuple[tuple[str, PackagePolicy], ...]:
@@ -221,7 +221,7 @@ class _ManifestReader:
             winner=table.texts("winner", is_.contained_path),
             build=self._build(build) if build is not None else None,
         )
-        table.done()
+        table.done(_elsewhere)
         return policy
 
     def _build(self, table: TableReader) -> Build:
@@ -230,7 +230,7 @@ class _ManifestReader:
             env=table.pairs("env", is_.variable, is_.variable_value),
             requires=table.texts("requires", is_.requirement),
         )
-        table.done()
+        table.done(_elsewhere)
         return build
 
     def _layout(self, table: TableReader | None) -> Layout:
@@ -244,7 +244,7 @@ class _ManifestReader:
             interpreter_path=table.text("interpreter-path", is_.interpreter_path),
             pin_processes=True if pin is None else pin,
         )
-        table.done()
+        table.done(_elsewhere)
         return layout
 
     def _invariant(self, table: TableReader) -> Invariant:
@@ -259,7 +259,7 @@ class _ManifestReader:
             network=cast("Any", table.text("network", choices=("denied", "allowed")) or "denied"),
             timeout=300 if timeout is None else timeout,
         )
-        table.done()
+        table.done(_elsewhere)
         return check
 
     def _group(self, table: TableReader) -> Group:
@@ -268,7 +268,7 @@ class _ManifestReader:
             table.fault(
                 "E-VALUE", "same-version", expected="two distributions or more", found=str(len(names))
             )
-        table.done()
+        table.done(_elsewhere)
         return Group(same_version=names)
 
     def _source(self, table: TableReader | None) -> Source | None:
@@ -282,7 +282,7 @@ class _ManifestReader:
             python=table.text("python", is_.source_python),
             checks=table.flags("checks"),
         )
-        table.done()
+        table.done(_elsewhere)
         return source
 
 

@@ -6,7 +6,8 @@
   ``("resolve", "requirements", 1)``, ``("overlay", 0, "path")``.
 * Lines and columns count from 1; a column is a character, as the standard library's parser counts them.
 * A table named in several places is where it is first named.
-* Nothing here recurses, so no nesting that a parser accepts can exhaust the stack.
+* Nothing here recurses, and a path longer than any document of ours ends the scan: no nesting or dotted key
+  that a parser accepts can exhaust stack or memory.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _STRING = re.compile(
     re.DOTALL,
 )
 _SCALAR = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9][^,\]}\s#]*|[^,\]}\s#]+")
+
+_DEEPEST = 200
 
 
 class Position(NamedTuple):
@@ -202,6 +205,8 @@ class _Scanner:
             self.here += 1
 
     def _note(self, path: KeyPath, offset: int) -> None:
+        if len(path) > _DEEPEST:
+            raise _LostError
         if path not in self.places:
             line = bisect_right(self._lines, offset)
             self.places[path] = Position(line, offset - self._lines[line - 1] + 1)

@@ -56,7 +56,7 @@ def test_a_code_is_raised_with_the_exit_status_that_is_listed() -> None:
                 continue
             code, status = node.args[0], STATUSES[ast.unparse(node.func)]
             if isinstance(code, ast.Constant) and status not in listed.get(str(code.value), [status]):
-                wrong.append(f"{relative(path)}:{node.lineno} {code.value} with {status}")
+                wrong.append(f"{relative(path)}:{node.lineno} {code.value!r} with {status}")
     assert wrong == []
 
 
