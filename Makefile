@@ -37,9 +37,10 @@ format: ## let ruff lay out the code
 	@sh scripts/setup.sh lint
 	.venv/bin/ruff format
 
-docs: ## write what is generated: docs/codes.md, docs/format.md and their data
+docs: ## write what is generated: docs/codes.md, docs/format.md, docs/manifest.md, the table of `explain`
 	@sh scripts/setup.sh
 	$(PY) scripts/make_codes.py
+	$(PY) scripts/make_manifest.py
 	$(PY) scripts/make_format.py
 
 clean: ## remove what the targets above made

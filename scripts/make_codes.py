@@ -1,7 +1,9 @@
 """Merge docs/codes.d/*.tsv into docs/codes.md and envbundle/schemas/codes.tsv (`envbundle explain`).
 
-Each line of a source is ``CODE<TAB>exit status<TAB>sentence``. A code stands in one source only; ``#``
-starts a comment line. With ``--check`` nothing is written and the exit status is 1 where a file is stale.
+Each line of a source is ``CODE<TAB>exit status<TAB>sentence``; ``#`` starts a comment line. The status is
+``2 or 3`` where it depends on who wrote what is wrong. A code stands in one source; what several rooms raise
+stands in base.tsv, whose line then counts. With ``--check`` nothing is written: exit status 1 where a
+file is stale.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ SOURCES = ROOT / "docs" / "codes.d"
 TABLE = ROOT / "envbundle" / "schemas" / "codes.tsv"
 PAGE = ROOT / "docs" / "codes.md"
 CODE = re.compile(r"[EWN]-[A-Z0-9]+(-[A-Z0-9]+)*")
+COMMON = "base"
 KINDS = {"E": "Errors", "W": "Warnings", "N": "Notes"}
 STATUSES = {
     "0": "done",
@@ -28,7 +31,7 @@ STATUSES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """One row: ``status`` is the exit status as text; ``room`` the source's name."""
+    """One row: ``status`` is the exit status as text ("3", "2 or 3"); ``room`` the source's name."""
 
     code: str
     status: str
@@ -39,7 +42,7 @@ class Code:
 def read_sources(folder: Path) -> list[Code]:
     """Return all codes, sorted; raises ``ValueError`` naming file and line of the first bad one."""
     seen: dict[str, Code] = {}
-    for path in sorted(folder.glob("*.tsv")):
+    for path in sorted(folder.glob("*.tsv"), key=lambda path: (path.stem != COMMON, path.name)):
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             if not line.strip() or line.startswith("#"):
                 continue
@@ -50,8 +53,10 @@ def read_sources(folder: Path) -> list[Code]:
             code, status, sentence = (cell.strip() for cell in cells)
             if not CODE.fullmatch(code):
                 raise ValueError(f"{where}: {code!r} is no code: E-, W- or N- and capital words")
-            if status not in STATUSES or (code[0] == "E") == (status == "0"):
+            if not set(status.split(" or ")) <= set(STATUSES) or (code[0] == "E") == (status == "0"):
                 raise ValueError(f"{where}: {code} cannot have exit status {status}")
+            if code in seen and seen[code].room == COMMON != path.stem:
+                continue
             if code in seen:
                 raise ValueError(f"{where}: {code} stands in {seen[code].room}.tsv already")
             seen[code] = Code(code=code, status=status, sentence=sentence, room=path.stem)

@@ -57,7 +57,9 @@ def policy_of(choice: TrustChoice, now: datetime | None = None) -> TrustPolicy:
         try:
             pinned = Digest.parse(choice.bundle_id)
         except EnvbundleError as fault:
-            raise UserInputError("E-USAGE", "--id", expected="sha256:<64 hex digits>", found=choice.bundle_id) from fault
+            raise UserInputError(
+                "E-USAGE", "--id", expected="sha256:<64 hex digits>", found=choice.bundle_id
+            ) from fault
     return TrustPolicy(
         now=now or datetime.now(timezone.utc),
         allowed_signers=signers,
@@ -80,7 +82,7 @@ def open_signer(key: str, *, passphrase: Callable[[str], bytes], agent: str | No
         public = Path(key.removeprefix("agent:")).expanduser()
         text = read_bounded(public, 64 * 1024).decode("utf-8", "replace")
         return agent_signer(agent, PublicKey.parse(text).blob)
-    from envbundle.trust.private_keys import read_private_key
+    from envbundle.trust.key_files import read_private_key
 
     path = Path(key).expanduser()
     if not path.exists():

@@ -32,7 +32,9 @@ _LIMIT = 256 * 1024 * 1024
 
 def layer_key(codec: str, source: Mapping[str, Any]) -> Digest:
     """Return the key of a layer made from ``source`` (JSON that names a wheel or overlay by digests)."""
-    return Digest.of(canonical({"format": FORMAT, "rule": LAYER_RULE, "codec": codec, "source": dict(source)}))
+    return Digest.of(
+        canonical({"format": FORMAT, "rule": LAYER_RULE, "codec": codec, "source": dict(source)})
+    )
 
 
 class LayerCache:

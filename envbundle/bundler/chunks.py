@@ -12,7 +12,7 @@ import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from envbundle.spec.descriptor import Blob
 from envbundle.spec.digest import Digest
@@ -22,6 +22,8 @@ from .packing import BIG_PIECE_SIZE
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from typing_extensions import Self  # a type checker has it; nothing imports it at run time
 
     from envbundle.store import Store
 
@@ -69,7 +71,7 @@ class ChunkWriter:
         self._known: dict[tuple[Digest, bool], StoredChunk] = {}
         self._fresh: dict[Digest, int] = {}
 
-    def __enter__(self) -> ChunkWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -98,7 +100,9 @@ class ChunkWriter:
         self._room.take(size)
         return _Ticket(self._pool.submit(self._work, plain, packed=packed, digest=digest, size=size))
 
-    def _work(self, plain: bytearray | bytes, *, packed: bool, digest: Digest | None, size: int) -> StoredChunk:
+    def _work(
+        self, plain: bytearray | bytes, *, packed: bool, digest: Digest | None, size: int
+    ) -> StoredChunk:
         try:
             return self._write(plain, packed=packed, digest=digest)
         except BaseException as error:
@@ -113,7 +117,7 @@ class ChunkWriter:
         known = self._known.get((sha256, packed))
         if known is not None:
             return known
-        data, encoding = encode(plain, level=self._level, long=packed)
+        data, encoding = encode(cast("bytes", plain), level=self._level, long=packed)
         stored = Digest.of(data)
         blob = Blob(blob=stored, size=len(data), plain_size=len(plain), encoding=encoding)
         if not self._store.has(stored, len(data)):
@@ -160,7 +164,9 @@ class _Room:
 
     def take(self, size: int) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._error is not None or not self._used or self._used + size <= self._limit)
+            self._changed.wait_for(
+                lambda: self._error is not None or not self._used or self._used + size <= self._limit
+            )
             if self._error is not None:
                 raise self._error
             self._used += size

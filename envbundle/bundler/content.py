@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordered:
-    """Finished layers in the descriptor's order (distributions by name, then overlays by name), with origins."""
+    """Finished layers in the descriptor's order: distributions by name, then overlays; with origins."""
 
     layers: tuple[MadeLayer, ...]
     origins: tuple[Origin, ...]

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 
 from envbundle.spec.digest import Digest
 from envbundle.spec.finding import Finding
-from envbundle.spec.layer import INLINE_LIMIT, BaseFile, Layer, LayerEntry, LayerKind, Role, WheelRef, sort_entries
+from envbundle.spec.layer import (
+    INLINE_LIMIT,
+    BaseFile,
+    Layer,
+    LayerEntry,
+    LayerKind,
+    Role,
+    WheelRef,
+    sort_entries,
+)
 
 from .packing import PackedFile, Packer, exactly
 
@@ -83,7 +92,9 @@ class LayerDraft:
     def __post_init__(self) -> None:
         self._packer = Packer(self.chunks)
 
-    def add(self, path: str, *, mode: int, size: int, claimed: Digest | None, blocks: Iterable[bytes]) -> LayerEntry:
+    def add(
+        self, path: str, *, mode: int, size: int, claimed: Digest | None, blocks: Iterable[bytes]
+    ) -> LayerEntry:
         """Take one file of ``size`` bytes and return its entry, with its true digest and without segments.
 
         ``mode`` is 0o644 or 0o755. The caller compares the digest with ``claimed``.
@@ -92,7 +103,9 @@ class LayerDraft:
         head = _Head(blocks)
         if role != "file" and size <= INLINE_LIMIT:
             data = b"".join(exactly(path, size, head))
-            entry = LayerEntry(path=path, role=role, mode=mode, size=len(data), sha256=Digest.of(data), inline=data)
+            entry = LayerEntry(
+                path=path, role=role, mode=mode, size=len(data), sha256=Digest.of(data), inline=data
+            )
             self._entries.append(entry)
         else:
             packed = self._packer.add(path, size, claimed, head)
@@ -167,5 +180,5 @@ def _not_executable(path: str, distribution: str, version: str) -> Finding:
         subject=f"{distribution} {version}: {path}",
         expected="a program that may be executed",
         found="mode 0644",
-        hint="whoever starts it gets a permission error: rebuild the wheel with the mode, or give the file by an overlay",
+        hint="whoever starts it gets a permission error: have the wheel rebuilt with the mode",
     )

@@ -22,7 +22,7 @@ from envbundle.store.codec import codec_line
 from .cache import LayerCache, layer_key
 from .chunks import ChunkWriter
 from .content import Ordered, content_of
-from .image import draft_wheel
+from .image import check_identity, draft_wheel
 from .overlay import check_files, draft_overlay
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def pack(
     (None: the CPUs of this process). The caller holds ``store.writing()`` around this and the commit.
 
     Raises ``IntegrityError`` (a wheel that is not the locked one, E-RECORD and other faults of wheels,
-    E-OVERLAY-BASE), ``VerdictError`` (E-OVERLAY-CHANGED, E-OVERLAP, E-RESERVED-PATH), ``HostError``.
+    E-OVERLAY-LOCK), ``VerdictError`` (E-OVERLAY-CHANGED, E-OVERLAP, E-RESERVED-PATH), ``HostError``.
     """
     codec = codec_line(level)
     memory = LayerCache(cache, reporter) if cache is not None else None
@@ -101,11 +101,12 @@ def pack(
         documents = [writer.put(lock_bytes), writer.put(manifest_bytes)]
         new_bytes = writer.new_bytes
     origins: list[Origin] = [package.origin for package in packages]
+    origins += ["installed-tree"] * len(overlays)
     content, findings = content_of(
         lock,
         manifest,
         lock_digest=documents[0].plain,
-        ordered=Ordered(layers=layers, origins=(*origins, *("installed-tree" for _ in overlays))),
+        ordered=Ordered(layers=layers, origins=tuple(origins)),
     )
     blobs: dict[Digest, Blob] = {}
     for plain, blob in (
@@ -138,32 +139,38 @@ class _Work:
         self._slots: list[MadeLayer | tuple[Digest, LayerDraft]] = []
         self.reused = 0
 
-    def wheel(self, package: LockedPackage, find_wheel: Callable[[LockedWheel], AbstractContextManager[BinaryIO]]) -> None:
-        wheel = WheelRef(filename=package.wheel.filename, sha256=package.wheel.sha256, size=package.wheel.size)
+    def wheel(
+        self, package: LockedPackage, find_wheel: Callable[[LockedWheel], AbstractContextManager[BinaryIO]]
+    ) -> None:
+        wheel = WheelRef(
+            filename=package.wheel.filename, sha256=package.wheel.sha256, size=package.wheel.size
+        )
         key = layer_key(self._codec, {"wheel": wheel.to_dict()})
-        if self._reuse(key, package.name):
+        made = self._reuse(key)
+        if made is not None:
+            check_identity(package, made.layer.distribution, made.layer.version)
             self._reporter.advance(TASK, wheel.size)
             return
         with find_wheel(package.wheel) as stream:
-            draft = draft_wheel(package, stream, self._writer.layer(), advance=lambda n: self._reporter.advance(TASK, n))
+            draft = draft_wheel(
+                package, stream, self._writer.layer(), advance=lambda n: self._reporter.advance(TASK, n)
+            )
         self._begin(key, draft)
 
     def overlay(self, locked: LockedOverlay, base: MadeLayer, source: FileSource) -> None:
         key = layer_key(self._codec, {"overlay": _overlay_source(locked), "base": str(Digest.of(base.data))})
-        if self._reuse(key, locked.distribution):
+        if self._reuse(key) is not None:
             check_files(locked, source)
             return
         self._begin(key, draft_overlay(locked, base.layer, source, self._writer.layer()))
 
-    def _reuse(self, key: Digest, distribution: str) -> bool:
+    def _reuse(self, key: Digest) -> MadeLayer | None:
         made = self._memory.find(key) if self._memory is not None else None
-        if made is None or made.layer.distribution != distribution:
-            return False
-        if self._store.lacking((blob.blob, blob.size) for blob in made.blobs.values()):
-            return False
+        if made is None or self._store.lacking((blob.blob, blob.size) for blob in made.blobs.values()):
+            return None
         self._slots.append(made)
         self.reused += 1
-        return True
+        return made
 
     def _begin(self, key: Digest, draft: LayerDraft) -> None:
         self._slots.append((key, draft))
@@ -188,7 +195,7 @@ def _base(overlay: LockedOverlay, bases: dict[str, MadeLayer]) -> MadeLayer:
     base = bases.get(overlay.distribution)
     if base is None:
         raise IntegrityError(
-            "E-OVERLAY-BASE",
+            "E-OVERLAY-LOCK",
             f"overlay of {overlay.distribution}",
             expected="a locked distribution of that name",
             found="none",
@@ -202,7 +209,13 @@ def _overlay_source(locked: LockedOverlay) -> dict[str, Any]:
     return {
         "base_wheel": str(locked.base_wheel),
         "files": [
-            [file.path, str(file.sha256), file.size, file.mode, None if file.replaces is None else str(file.replaces)]
+            [
+                file.path,
+                str(file.sha256),
+                file.size,
+                file.mode,
+                None if file.replaces is None else str(file.replaces),
+            ]
             for file in locked.files
         ],
         "removes": [[path, str(digest)] for path, digest in locked.removes],

@@ -84,10 +84,7 @@ class Packer:
             sha256 = _digest(checked)
             known = self._files.get(sha256)
             return known if known is not None else PackedFile(sha256, size, ())
-        if size < SMALL_FILE:
-            packed = self._small(size, b"".join(checked))
-        else:
-            packed = self._large(size, checked)
+        packed = self._small(size, b"".join(checked)) if size < SMALL_FILE else self._large(size, checked)
         return self._files.setdefault(packed.sha256, packed)
 
     def _small(self, size: int, data: bytes) -> PackedFile:
@@ -151,7 +148,8 @@ class Packer:
     def segments(self, packed: PackedFile) -> tuple[Segment, ...]:
         """Return a packed file's segments; waits for its chunks. Only after ``close``."""
         return tuple(
-            Segment(chunk=self._digest_of(slot), offset=offset, length=length) for slot, offset, length in packed.slices
+            Segment(chunk=self._digest_of(slot), offset=offset, length=length)
+            for slot, offset, length in packed.slices
         )
 
     def chunks(self) -> tuple[tuple[Digest, int], ...]:
@@ -169,7 +167,7 @@ class Packer:
 
 
 def exactly(path: str, size: int, blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Pass blocks on; raises ``IntegrityError`` (E-SIZE) at the first byte too many, or at the end if some lack."""
+    """Pass blocks on; raises ``IntegrityError`` (E-SIZE) at the first byte too many or at an early end."""
     total = 0
     for block in blocks:
         total += len(block)

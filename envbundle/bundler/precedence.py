@@ -1,7 +1,8 @@
 """Who provides a path that several layers claim: decided here, applied by the installer without deciding.
 
 * Paths are compared as installed, relative to the prefix: two schemes can lead to one place.
-* An overlay comes before the distributions; among equals the lock's winner; else the bytes must be equal.
+* A distribution claims a path with its overlay's bytes where that has the path, else with its wheel's. Among
+  distributions the lock's winner comes first; else the bytes must be equal.
 * A path that an overlay removes is nobody's, unless another layer still claims it.
 * A path cannot be a file and a folder, and what envbundle itself writes cannot be claimed.
 """
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 
 _RESERVED = re.compile(
     r"""
-      pyvenv\.cfg (/.*)?
-    | \.envbundle (/.*)?
-    | lib64
-    | env\.(sh|conf)
-    | bin/ python[w]? ([0-9]+ (\.[0-9]+)* [a-z]?)? (/.*)?
-    | bin/ [Aa]ctivate (\.[A-Za-z0-9]+)? (/.*)?
+      ( pyvenv\.cfg | \.envbundle | lib64 | env\.(sh|conf)
+      | bin/ python[w]? ([0-9]+ (\.[0-9]+)* [a-z]?)?
+      | bin/ [Aa]ctivate (\.[A-Za-z0-9]+)?
+      | lib/ python3\.[0-9]+ / site-packages / ( _envbundle_[^/]* | [^/]* envbundle\.pth )
+      ) (/.*)?
+    | bin | lib | include | lib/ python3\.[0-9]+ (/ site-packages)?
     """,
     re.VERBOSE,
 )
@@ -73,18 +74,21 @@ def decide(layers: Sequence[Layer], *, python: str, winners: Mapping[str, str]) 
     provides: dict[str, int | None] = {}
     provided: dict[str, _Claim] = {}
     for path in sorted(claims, key=str.encode):
-        if _RESERVED.fullmatch(path):
-            findings.append(_reserved(path, layers[claims[path][0].layer]))
-            continue
         held = [claim for claim in claims[path] if (claim.layer, path) not in removed]
         if not held:
             provides[path] = None
+            continue
+        if _RESERVED.fullmatch(path):
+            findings.append(_reserved(path, layers[held[0].layer]))
+            continue
+        if len({claim.layer for claim in claims[path]}) < len(claims[path]):
+            findings.append(_twice(path, claims[path], layers))
             continue
         winner, conflict = _choose(path, held, layers, winners)
         if conflict is not None:
             findings.append(conflict)
         provided[path] = winner
-        if len({claim.layer for claim in claims[path]}) > 1:
+        if len(claims[path]) > 1:
             provides[path] = winner.layer
     findings += _folders(provided, layers)
     if findings:
@@ -106,8 +110,12 @@ def _removals(layers: Sequence[Layer], python: str) -> set[tuple[int, str]]:
 def _choose(
     path: str, held: list[_Claim], layers: Sequence[Layer], winners: Mapping[str, str]
 ) -> tuple[_Claim, Finding | None]:
-    overlays = [claim for claim in held if layers[claim.layer].kind == "overlay"]
-    candidates = overlays or held
+    patched = {layers[claim.layer].distribution for claim in held if layers[claim.layer].kind == "overlay"}
+    candidates = [
+        claim
+        for claim in held
+        if layers[claim.layer].kind == "overlay" or layers[claim.layer].distribution not in patched
+    ]
     named = winners.get(path)
     chosen = [claim for claim in candidates if layers[claim.layer].distribution == named]
     if not chosen:
@@ -128,6 +136,17 @@ def _overlap(path: str, claims: list[_Claim], layers: Sequence[Layer]) -> Findin
         expected="one distribution's bytes, or equal bytes",
         found=found,
         hint=f'name who wins, for instance [package.{winner}] winner = ["{path}"], and lock again',
+    )
+
+
+def _twice(path: str, claims: list[_Claim], layers: Sequence[Layer]) -> Finding:
+    return Finding(
+        code="E-OVERLAP",
+        severity="error",
+        subject=path,
+        expected="one entry of a layer for it",
+        found=", ".join(f"{_name(layers[claim.layer])}: {claim.entry.path}" for claim in claims),
+        hint="the wheel has two files for one place: have it rebuilt, or leave the distribution out",
     )
 
 

@@ -41,7 +41,7 @@ def sign_descriptor(descriptor: bytes, signer: Signer, *, subject: str = "key") 
 
 
 def commit_signed(store: Store, descriptor: Descriptor, signers: Sequence[Signer]) -> Committed:
-    """Sign a packed descriptor with every signer (none: an unsigned bundle) and make it visible under its tag.
+    """Sign a packed descriptor with every signer (none: unsigned) and make it visible under its tag.
 
     Everything is signed before anything is visible. Raises ``IntegrityError`` (E-BLOB-MISSING) if a blob
     went away since it was packed, and what signing raises.

@@ -1,8 +1,9 @@
-"""Reading a folder of files that somebody may be editing: contained, and following no link inside it.
+"""Reading a folder of files that somebody may be editing, without leaving it.
 
-* ``files`` lists regular files by path relative to the folder, in order of their UTF-8 bytes, without
+* ``files`` lists files by path relative to the folder, in order of their UTF-8 bytes, without
   ``__pycache__`` (what Python writes there is nobody's work).
-* Each file is opened component by component, never through a symbolic link, so that no name leads outside.
+* A symbolic link to a file inside the folder stands for that file; any other link is refused.
+* Each file is opened component by component, never through a link, so that no name leads outside.
 """
 
 from __future__ import annotations
@@ -69,12 +70,11 @@ class Folder:
             elif stat.S_ISREG(info.st_mode):
                 yield FolderFile(path=path, size=info.st_size, mode=stat.S_IMODE(info.st_mode))
             elif stat.S_ISLNK(info.st_mode):
-                raise HostError(
-                    "E-SYMLINK", entry.path, expected="files and folders", found="a symbolic link",
-                    hint="put a copy of the file in its place",
-                )
+                yield self._linked(path)
             else:
-                raise HostError("E-NOT-A-FILE", entry.path, expected="files and folders", found="a special file")
+                raise HostError(
+                    "E-NOT-A-FILE", entry.path, expected="files and folders", found="a special file"
+                )
 
     def blocks(self, path: str) -> Iterator[bytes]:
         """Give a file's bytes; raises ``HostError``."""
@@ -89,8 +89,30 @@ class Folder:
         finally:
             os.close(fd)
 
+    def _linked(self, path: str) -> FolderFile:
+        with host_errors(self._root / path):
+            info = (self._root / self._real(path)).stat(follow_symlinks=False)
+        if not stat.S_ISREG(info.st_mode):
+            raise HostError(
+                "E-SYMLINK", str(self._root / path), expected="a link to a file", found="a link to a folder"
+            )
+        return FolderFile(path=path, size=info.st_size, mode=stat.S_IMODE(info.st_mode))
+
+    def _real(self, path: str) -> str:
+        """Return the path below the folder that ``path`` leads to; raises ``HostError`` (E-SYMLINK)."""
+        root, place = os.path.realpath(self._root), os.path.realpath(self._root / path)
+        if not place.startswith(root.rstrip("/") + "/"):
+            raise HostError(
+                "E-SYMLINK",
+                str(self._root / path),
+                expected="a link to a file inside the folder",
+                found=f"a link to {place}",
+                hint="put a copy of the file in its place",
+            )
+        return str(RelPath(os.path.relpath(place, root)))
+
     def _open(self, path: str) -> int:
-        *folders, name = RelPath(path).split("/")
+        *folders, name = self._real(RelPath(path)).split("/")
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
         with host_errors(self._root / path), contextlib.ExitStack() as opened:
             at = os.open(self._root, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)

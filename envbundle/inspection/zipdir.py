@@ -15,6 +15,7 @@ import io
 import stat
 import struct
 import zlib
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -346,8 +347,7 @@ class MemberStream(io.RawIOBase):
     def _inflated(self, wanted: int) -> bytes:
         begin = self._position - self._piece_start
         if not 0 <= begin < len(self._piece):
-            if self._position < self._plain:
-                self._restore()
+            self._restore()
             while self._plain <= self._position:
                 self._piece_start, self._piece = self._plain, b""
                 self._piece = self._step()
@@ -356,12 +356,14 @@ class MemberStream(io.RawIOBase):
         return piece[begin : begin + wanted] if begin or wanted < len(piece) else piece
 
     def _restore(self) -> None:
-        """Go back to the nearest saved state, or to the beginning."""
-        for plain, taken, inflater in reversed(self._states):
-            if plain <= self._position:
-                self._plain, self._taken, self._inflater = plain, taken, inflater.copy()
-                return
-        self._plain, self._taken, self._inflater = 0, 0, zlib.decompressobj(-15)
+        """Take up the saved state nearest before the position, unless the present one is nearer."""
+        back = self._position < self._plain
+        index = bisect_right(self._states, self._position, key=lambda state: state[0]) - 1
+        if index >= 0 and (back or self._states[index][0] > self._plain):
+            self._plain, self._taken, inflater = self._states[index]
+            self._inflater = inflater.copy()
+        elif back:
+            self._plain, self._taken, self._inflater = 0, 0, zlib.decompressobj(-15)
 
     def _step(self) -> bytes:
         """Inflate one piece, at least one byte."""

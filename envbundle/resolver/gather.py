@@ -41,6 +41,7 @@ class Gatherer:
     cache: Path
     fetcher: Fetcher
     folders: tuple[Path, ...] = ()
+    offline: bool = False
     reporter: Reporter = SILENT
     _known: dict[Path, tuple[tuple[int, ...], Digest, int]] = field(default_factory=dict, init=False)
 

@@ -9,23 +9,24 @@
 
 from __future__ import annotations
 
-import posixpath
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from envbundle.inspection.coverage import STAND_ALONE, Judgement, judge_file, sum_distribution
+from envbundle.inspection.coverage import judge_file, sum_distribution
 from envbundle.inspection.cuda import driver_for_isa
 from envbundle.spec.descriptor import Exemption
 from envbundle.spec.finding import Finding, Severity, errors_in
-from envbundle.spec.lock import DistributionEvidence, FileEvidence
 from envbundle.spec.manifest_edit import exemption_lines
 from envbundle.spec.target import Arch
+
+from .evidence import Row, evidence_of, holds, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from envbundle.spec.coverage import Counts, Entry, FileScan
+    from envbundle.spec.coverage import Counts, FileScan
+    from envbundle.spec.lock import DistributionEvidence
     from envbundle.spec.manifest import CoveragePolicy, PackagePolicy
     from envbundle.spec.target import Target
 
@@ -48,11 +49,15 @@ _MAX_REASONS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributionJudgement:
-    """What a distribution is worth to a target. ``ptx_isa`` is what the driver must know, (major, minor)."""
+    """What a distribution is worth to a target. ``ptx_isa`` is what the driver must know, (major, minor).
+
+    ``exemptions`` are gaps that the manifest accepts; ``gaps`` those that refuse and could be accepted.
+    """
 
     findings: tuple[Finding, ...]
     evidence: DistributionEvidence | None = None
     exemptions: tuple[Exemption, ...] = ()
+    gaps: tuple[Exemption, ...] = ()
     ptx_isa: tuple[int, int] | None = None
 
     @property
@@ -94,61 +99,17 @@ def judge_distribution(scan: WheelScan, request: Request) -> DistributionJudgeme
     isas = [part.ptx_isa for part in parts if part.ptx_isa is not None]
     return DistributionJudgement(
         findings=findings,
-        evidence=_evidence(scan, files, request.target) if files else None,
+        evidence=evidence_of(scan, files, request.target) if files else None,
         exemptions=tuple(item for part in parts for item in part.exemptions),
+        gaps=tuple(item for part in parts for item in part.gaps),
         ptx_isa=max(isas, default=None),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One line of a judgement: a file, or the catalogue of a distribution's stand-alone files."""
-
-    path: str
-    scans: tuple[FileScan, ...]
-    judgements: tuple[Judgement, ...]
-
-    @property
-    def counts(self) -> Counts:
-        return sum_distribution(self.judgements)
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        return tuple(scan.path for scan in self.scans)
-
-    def reasons(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(reason for each in self.judgements for reason in each.reasons))
-
-    def shown(self) -> str:
-        return self.path if len(self.scans) == 1 else f"{self.path} ({len(self.scans)} files)"
-
-
-def _rows(files: Sequence[FileScan], gpu: Arch, driver: str | None) -> list[_Row]:
-    plain = [file for file in files if file.kind not in STAND_ALONE]
-    catalogue = tuple(file for file in files if file.kind in STAND_ALONE)
-    rows = [_Row(file.path, (file,), (judge_file(file, gpu, driver=driver),)) for file in plain]
-    if catalogue:
-        judged = tuple(judge_file(file, gpu, driver=driver) for file in catalogue)
-        rows.append(_Row(_common(catalogue), catalogue, judged))
-    return rows
-
-
-def _common(files: Sequence[FileScan]) -> str:
-    """Return the one file's path, or the deepest folder that holds all of them."""
-    if len(files) == 1:
-        return files[0].path
-    folders = [posixpath.dirname(file.path) for file in files]
-    return (
-        posixpath.commonpath(folders)
-        or posixpath.commonprefix([file.path for file in files])
-        or files[0].path
     )
 
 
 def _judge_for(
     scan: WheelScan, files: Sequence[FileScan], gpu: Arch, request: Request
 ) -> DistributionJudgement:
-    rows = _rows(files, gpu, request.target.driver)
+    rows = rows_of(files, gpu, request.target.driver)
     total = sum_distribution(judgement for row in rows for judgement in row.judgements)
     teller = _Teller(scan, gpu, request)
     if total.verdict == "no-gpu-code":
@@ -159,7 +120,10 @@ def _judge_for(
             teller.row(row, total)
     isas = [j.ptx_isa_needed for row in rows for j in row.judgements if j.ptx_isa_needed is not None]
     return DistributionJudgement(
-        findings=tuple(teller.findings), exemptions=tuple(teller.exemptions), ptx_isa=max(isas, default=None)
+        findings=tuple(teller.findings),
+        exemptions=tuple(teller.exemptions),
+        gaps=tuple(teller.gaps),
+        ptx_isa=max(isas, default=None),
     )
 
 
@@ -170,6 +134,7 @@ class _Teller:
         self.scan, self.gpu, self.request = scan, gpu, request
         self.findings: list[Finding] = []
         self.exemptions: list[Exemption] = []
+        self.gaps: list[Exemption] = []
 
     def no_code(self) -> None:
         """Tell of a distribution that should hold GPU code and holds none."""
@@ -181,7 +146,7 @@ class _Teller:
             hint="name the index of the CUDA build in [resolve] from, or drop the policy",
         )
 
-    def row(self, row: _Row, total: Counts) -> None:
+    def row(self, row: Row, total: Counts) -> None:
         """Tell of one row."""
         counts = row.counts
         damage = [
@@ -190,7 +155,7 @@ class _Teller:
             for f in j.findings
         ]
         if self._exempt(row) and counts.verdict in ("none", "unknown", "partial") and total.verdict != "none":
-            self._accept(row, counts)
+            self.exemptions += self._each(row, counts)
             return
         self.findings += damage
         if counts.verdict == "unknown" and not errors_in(damage):
@@ -213,18 +178,18 @@ class _Teller:
                 pass
         self._notes(row)
 
-    def _exempt(self, row: _Row) -> bool:
+    def _exempt(self, row: Row) -> bool:
         globs = self.request.policy.exempt
         applies = bool(globs) and _COLUMNS[self.request.column] == _EXEMPTING
         return applies and all(any(fnmatchcase(path, glob) for glob in globs) for path in row.paths)
 
-    def _accept(self, row: _Row, counts: Counts) -> None:
-        for path in row.paths:
-            self.exemptions.append(
-                Exemption(distribution=self.scan.name, path=path, gpu=str(self.gpu), verdict=counts.verdict)
-            )
+    def _each(self, row: Row, counts: Counts) -> list[Exemption]:
+        return [
+            Exemption(distribution=self.scan.name, path=path, gpu=str(self.gpu), verdict=counts.verdict)
+            for path in row.paths
+        ]
 
-    def _jit(self, row: _Row) -> None:
+    def _jit(self, row: Row) -> None:
         isa = max((j.ptx_isa_needed for j in row.judgements if j.ptx_isa_needed), default=None)
         need = f"PTX ISA {isa[0]}.{isa[1]}, driver {driver_for_isa(isa)} or newer" if isa else "PTX"
         self._table(
@@ -235,7 +200,7 @@ class _Teller:
             hint="compiled at first load, on every machine anew",
         )
 
-    def _partial(self, row: _Row, counts: Counts) -> None:
+    def _partial(self, row: Row, counts: Counts) -> None:
         served, every = counts.native + counts.jit, counts.native + counts.jit + counts.missing
         kernels = [name for each in row.judgements for name in each.kernels_missing]
         self._gap(
@@ -245,7 +210,7 @@ class _Teller:
             found=f"{self.gpu}: {served} of {every} device modules" + _listed("; missing kernels", kernels),
         )
 
-    def _none(self, row: _Row, counts: Counts, kind: str) -> None:
+    def _none(self, row: Row, counts: Counts, kind: str) -> None:
         modules = counts.missing + counts.spare_missing
         entries = [entry for scan in row.scans for entry in scan.entries]
         self._gap(
@@ -255,7 +220,7 @@ class _Teller:
             found=f"{holds(entries)}; nothing of {modules} device modules runs on {self.gpu}",
         )
 
-    def _gap(self, row: _Row, kind: str, *, expected: str, found: str) -> None:
+    def _gap(self, row: Row, kind: str, *, expected: str, found: str) -> None:
         """Tell of missing code; compared with the source machine where the manifest has one."""
         reasons = _listed("why", row.reasons())
         if self.request.sources:
@@ -267,6 +232,8 @@ class _Teller:
                 )
                 return
             found += f"; lost: it runs on {', '.join(map(str, lost))}"
+        if kind == "file" and _COLUMNS[self.request.column] == _EXEMPTING:
+            self.gaps += self._each(row, row.counts)
         self._table(
             kind,
             subject=f"{self.request.wheel} {row.shown()}",
@@ -277,7 +244,7 @@ class _Teller:
             ),
         )
 
-    def _had(self, row: _Row) -> tuple[Arch, ...]:
+    def _had(self, row: Row) -> tuple[Arch, ...]:
         """Return those source GPUs on which this row is better served than on the target's."""
         rank = {"none": 0, "no-gpu-code": 0, "unknown": 0, "partial": 1, "jit": 2, "native": 2}
         here = row.counts
@@ -291,13 +258,13 @@ class _Teller:
                 had.append(gpu)
         return tuple(had)
 
-    def _renamed_or_old(self, row: _Row, kind: str) -> str:
+    def _renamed_or_old(self, row: Row, kind: str) -> str:
         sass = [int(e.arch[3:].rstrip("af")) for s in row.scans for e in s.entries if e.kind == "sass"]
         if kind == "distribution" and sass and self.gpu.number and self.gpu.number < min(sass):
             return f"an older CUDA build (e.g. +cu126 in place of +cu130) may still have {self.gpu}"
         return ""
 
-    def _ways_out(self, row: _Row, kind: str) -> str:
+    def _ways_out(self, row: Row, kind: str) -> str:
         """Return what accepts or mends the gap, ready to be pasted."""
         name, target = self.scan.name, self.request.target.name
         coverage = self.request.policy.coverage or "files"
@@ -311,7 +278,7 @@ class _Teller:
         gaps = " ".join(f"--accept-gap {name}:{path}" for path in row.paths[:20])
         return f"to accept it, add `{header}` `{line}`, or lock with {gaps}"
 
-    def _notes(self, row: _Row) -> None:
+    def _notes(self, row: Row) -> None:
         notes = dict.fromkeys(note for each in row.judgements for note in each.notes if "SASS" in note)
         for note in list(notes)[:3]:
             self._say("N-SAME-MAJOR", row, found=note)
@@ -335,7 +302,7 @@ class _Teller:
                 )
             )
 
-    def _say(self, code: str, row: _Row, *, expected: str = "", found: str = "", hint: str = "") -> None:
+    def _say(self, code: str, row: Row, *, expected: str = "", found: str = "", hint: str = "") -> None:
         self.findings.append(
             Finding(
                 code=code,
@@ -348,57 +315,8 @@ class _Teller:
         )
 
 
-def holds(entries: Iterable[Entry]) -> str:
-    """Say what a file holds: ``has SASS sm_80, sm_90a; no PTX``."""
-    kinds: dict[str, dict[str, None]] = {"sass": {}, "ptx": {}, "nvvm": {}}
-    for entry in sorted(entries, key=_by_number):
-        kinds[entry.kind].setdefault(f"{entry.arch} (ISA {entry.isa})" if entry.isa else entry.arch)
-    sass = "SASS " + ", ".join(kinds["sass"]) if kinds["sass"] else "no SASS"
-    ptx = "PTX " + ", ".join(kinds["ptx"]) if kinds["ptx"] else "no PTX"
-    nvvm = ["LTO-IR " + ", ".join(kinds["nvvm"])] if kinds["nvvm"] else []
-    return "has " + "; ".join([sass, ptx, *nvvm])
-
-
-def _by_number(entry: Entry) -> tuple[int, str]:
-    digits = entry.arch.rpartition("_")[2].rstrip("af")
-    return (int(digits) if digits.isdecimal() else 0), entry.arch
-
-
 def _listed(title: str, items: Sequence[str]) -> str:
     if not items:
         return ""
     more = f" and {len(items) - _MAX_REASONS} more" if len(items) > _MAX_REASONS else ""
     return f"{title}: {', '.join(items[:_MAX_REASONS])}{more}"
-
-
-def _evidence(scan: WheelScan, files: Sequence[FileScan], target: Target) -> DistributionEvidence:
-    """Return what the lock records: plain files one by one, the catalogue as one row."""
-    by_gpu = {gpu: _rows(files, gpu, target.driver) for gpu in target.gpus}
-    shown: list[FileEvidence] = []
-    rows = _rows(files, target.gpus[0], target.driver) if target.gpus else _unjudged(files)
-    for position, row in enumerate(rows):
-        counts = tuple((str(gpu), by_gpu[gpu][position].counts) for gpu in target.gpus)
-        shown.append(FileEvidence(path=row.path, entries=_merged(row.scans), counts=counts))
-    totals = tuple(
-        (str(gpu), sum_distribution(j for row in judged for j in row.judgements))
-        for gpu, judged in by_gpu.items()
-    )
-    return DistributionEvidence(
-        distribution=scan.name, counts=totals, files=tuple(sorted(shown, key=lambda item: item.path))
-    )
-
-
-def _unjudged(files: Sequence[FileScan]) -> list[_Row]:
-    plain = [_Row(file.path, (file,), ()) for file in files if file.kind not in STAND_ALONE]
-    catalogue = tuple(file for file in files if file.kind in STAND_ALONE)
-    return [*plain, *([_Row(_common(catalogue), catalogue, ())] if catalogue else [])]
-
-
-def _merged(scans: Sequence[FileScan]) -> tuple[Entry, ...]:
-    rows: dict[tuple[str, str, str | None, str], Entry] = {}
-    for scan in scans:
-        for entry in scan.entries:
-            key = (entry.kind, entry.arch, entry.isa, entry.section)
-            known = rows.get(key)
-            rows[key] = replace(entry, modules=entry.modules + (known.modules if known else 0))
-    return tuple(sorted(rows.values(), key=lambda e: (e.kind, e.arch, e.isa or "", e.section)))

@@ -86,6 +86,21 @@ class Listing:
             self._projects[name] = self._look_up(name)
         return self._projects[name]
 
+    def offers_everywhere(self, name: str) -> tuple[Offer, ...]:
+        """Return what find-links and all indexes offer, explicit ones too: for telling, not for choosing."""
+        found = [offer for offer in self._local() if offer.name == name]
+        urls = () if self.no_index else (*self.index_urls(), *(index.url for index in self.indexes))
+        for url in dict.fromkeys(urls):
+            page_url = _project_url(url, name)
+            page = self.fetcher.page(page_url)
+            if page is not None:
+                found += [o for o in _offers(parse_page(page, page_url), public_url(url)) if o.name == name]
+        return tuple(found)
+
+    def knows(self, name: str) -> bool:
+        """Whether a project was looked up already."""
+        return name in self._projects
+
     def prefetch(self, names: Iterable[str]) -> None:
         """Read the pages of many projects side by side."""
         missing = [name for name in dict.fromkeys(names) if name not in self._projects]

@@ -12,25 +12,21 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from packaging.specifiers import SpecifierSet
 
-from envbundle.errors import UserInputError, VerdictError
-from envbundle.host.files import host_errors
+from envbundle.errors import HostError, UserInputError, VerdictError
 from envbundle.spec.digest import Digest
 from envbundle.spec.finding import Finding
 from envbundle.spec.lock import LockedOverlay, OverlayFile
-from envbundle.spec.names import RelPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
+    from envbundle.host.folder import FileSource
     from envbundle.spec.manifest import Overlay
 
     from .contents import Member, WheelScan
@@ -40,7 +36,6 @@ _FATBIN, _ARCHIVE = b"\x50\xed\x55\xba", b"!<arch>\n"
 # The first two bytes of a .pyc, little-endian, per Python: Include/internal/pycore_magic_number.h and the
 # comment table of importlib/_bootstrap_external.py.
 _PYC_MAGIC = {"3.10": 3439, "3.11": 3495, "3.12": 3531, "3.13": 3571, "3.14": 3627}
-_BLOCK = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,17 +56,17 @@ class _Found:
 
 
 def read_overlay(
-    folder: Path, overlay: Overlay, base: Base, *, python: str, previous: LockedOverlay | None = None
+    source: FileSource, overlay: Overlay, base: Base, *, python: str, previous: LockedOverlay | None = None
 ) -> tuple[LockedOverlay, tuple[Finding, ...]]:
     """Read an overlay and return its locked form with notes.
 
-    ``folder`` is the manifest's; ``overlay.path`` is below it. ``python`` is the target's ``3.N``.
+    ``source`` reads the overlay's folder; ``python`` is the target's ``3.N``.
     ``previous`` is the same overlay in the previous lock, None to accept a base that moved. Raises
     ``UserInputError``: E-OVERLAY-FOLDER, E-OVERLAY-LINK, E-OVERLAY-FILE, E-OVERLAY-REMOVE;
     ``VerdictError``: E-OVERLAY-BASE, E-OVERLAY-NOT-PURE; each with all of its kind.
     """
     _check_pin(overlay, base.scan)
-    files = _read_folder(folder, overlay, python)
+    files = _read_folder(source, overlay, python)
     site = base.scan.site_files
     prefix = _prefix(base.scan, files)
     placed = {prefix + path: found for path, found in files.items()}
@@ -93,6 +88,7 @@ def read_overlay(
         mode=overlay.mode,
         base_version=base.scan.version,
         base_wheel=base.wheel,
+        below=prefix,
         files=tuple(
             OverlayFile(
                 path=path,
@@ -147,78 +143,59 @@ def _check_pin(overlay: Overlay, scan: WheelScan) -> None:
         )
 
 
-def _read_folder(root: Path, overlay: Overlay, python: str) -> dict[str, _Found]:
-    """Return the folder's files by path, __pycache__ and RECORD left out; refuse what may not be there."""
-    folder = root / overlay.path
-    real = folder.resolve()
-    if not folder.is_dir():
-        raise UserInputError("E-OVERLAY-FOLDER", overlay.path, expected="a folder", found=f"none at {folder}")
-    if not real.is_relative_to(root.resolve()):
+_FOLDER_FAULTS = {
+    "E-SYMLINK": ("E-OVERLAY-LINK", "put a copy of the file in its place"),
+    "E-NOT-A-FILE": ("E-OVERLAY-FILE", "take it out of the overlay"),
+    "E-NOT-FOUND": ("E-OVERLAY-FOLDER", "the path is relative to the manifest"),
+}
+
+
+def _read_folder(source: FileSource, overlay: Overlay, python: str) -> dict[str, _Found]:
+    """Return the folder's files by path; refuse what may not be there."""
+    try:
+        listed = [file for file in source.files() if "__pycache__" not in file.path.split("/")]
+        read = [(file, *_hash(source.blocks(file.path))) for file in listed]
+    except HostError as fault:
+        if fault.code not in _FOLDER_FAULTS:
+            raise
+        code, hint = _FOLDER_FAULTS[fault.code]
         raise UserInputError(
-            "E-OVERLAY-LINK", overlay.path, expected="a folder beside the manifest", found=str(real)
-        )
-    files: dict[str, _Found] = {}
-    wrong: list[Finding] = []
+            code,
+            f"overlay {overlay.path}: {fault.subject}",
+            expected=fault.expected,
+            found=fault.found,
+            hint=hint,
+        ) from fault
     impure: list[Finding] = []
-    with host_errors(folder):
-        for path, place in _walk(real):
-            subject = f"{overlay.path}/{path}"
-            try:
-                target = place.resolve(strict=True)
-                status = target.stat()
-            except OSError:
-                wrong.append(_finding("E-OVERLAY-LINK", subject, "a link to a file", "a link to nothing"))
-                continue
-            if not target.is_relative_to(real):
-                wrong.append(
-                    _finding("E-OVERLAY-LINK", subject, "a link inside the overlay", f"a link to {target}")
-                )
-            elif stat.S_ISDIR(status.st_mode):
-                wrong.append(_finding("E-OVERLAY-LINK", subject, "a file or a folder", "a link to a folder"))
-            elif not stat.S_ISREG(status.st_mode):
-                wrong.append(
-                    _finding("E-OVERLAY-FILE", subject, "a regular file", "a device, pipe or socket")
-                )
-            else:
-                with target.open("rb") as stream:
-                    head = stream.read(64)
-                    digest, size = _hash(stream, head)
-                why = _impure(path, head, python)
-                if why:
-                    impure.append(
-                        _finding(
-                            "E-OVERLAY-NOT-PURE", subject, f"pure Python for {python}", why, _impure_hint(why)
-                        )
-                    )
-                files[str(RelPath(path))] = _Found(
-                    sha256=digest, size=size, mode=0o755 if status.st_mode & 0o111 else 0o644
-                )
-    if wrong:
-        raise UserInputError.of(wrong)
+    files: dict[str, _Found] = {}
+    for file, digest, head in read:
+        subject = f"{overlay.path}/{file.path}"
+        why = _impure(file.path, head, python)
+        if why:
+            impure.append(
+                _finding("E-OVERLAY-NOT-PURE", subject, f"pure Python for {python}", why, _impure_hint(why))
+            )
+        if _is_metadata(file.path) and file.path.endswith("/RECORD"):
+            raise UserInputError(
+                "E-OVERLAY-FILE",
+                subject,
+                expected="no RECORD",
+                found="one",
+                hint="installing writes a truthful one",
+            )
+        files[file.path] = _Found(sha256=digest, size=file.size, mode=0o755 if file.mode & 0o111 else 0o644)
     if impure:
         raise VerdictError.of(impure)
     return files
 
 
-def _walk(folder: Path) -> Iterable[tuple[str, Path]]:
-    """Yield (relative path, place) of all that is no folder, in the order of the paths."""
-    for at, folders, names in os.walk(folder, followlinks=False):
-        here = folder / at
-        links = [name for name in folders if (here / name).is_symlink()]
-        folders[:] = sorted(name for name in folders if name not in links and name != "__pycache__")
-        for name in sorted((*names, *links)):
-            place = here / name
-            path = place.relative_to(folder).as_posix()
-            if not (_is_metadata(path) and name == "RECORD"):
-                yield path, place
-
-
-def _hash(stream: BinaryIO, head: bytes) -> tuple[Digest, int]:
-    state, size = hashlib.sha256(head), len(head)
-    while block := stream.read(_BLOCK):
+def _hash(blocks: Iterable[bytes]) -> tuple[Digest, bytes]:
+    """Return the digest of a file's blocks and its first bytes."""
+    state, head = hashlib.sha256(), b""
+    for block in blocks:
+        head = head or bytes(block[:64])
         state.update(block)
-        size += len(block)
-    return Digest(state.hexdigest()), size
+    return Digest(state.hexdigest()), head
 
 
 def _impure(path: str, head: bytes, python: str) -> str:

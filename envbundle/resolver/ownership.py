@@ -74,6 +74,7 @@ def judge_ownership(
 
 def _overlap(path: str, by_name: Mapping[str, Digest], winners: Sequence[str]) -> Finding:
     names = sorted(by_name)
+    others = " or ".join(names[1:])
     return Finding(
         code="E-OVERLAP",
         severity="error",
@@ -81,7 +82,7 @@ def _overlap(path: str, by_name: Mapping[str, Digest], winners: Sequence[str]) -
         expected="one provider of that path, or equal bytes",
         found=" / ".join(f"{name} ({by_name[name].short})" for name in names)
         + (f"; two winners: {' and '.join(winners)}" if winners else ""),
-        hint=f'name who wins: [package.{names[0]}] winner = ["{path}"] (or the same for {" or ".join(names[1:])})',
+        hint=f'name who wins: [package.{names[0]}] winner = ["{path}"], or the same for {others}',
     )
 
 

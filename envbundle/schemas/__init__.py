@@ -45,11 +45,12 @@ def registry() -> dict[str, dict[str, Any]]:
     return {schema["$id"]: schema for schema in schemas}
 
 
-def codes() -> dict[str, tuple[int, str]]:
+def codes() -> dict[str, tuple[str, str]]:
     """Return every stable code with its exit status and the sentence that explains it.
 
-    The table is ``codes.tsv`` beside this file; ``make docs`` writes it from docs/codes.d.
+    The status is text, ``3``, or ``2 or 3`` where it depends on who wrote what is wrong. The table is
+    ``codes.tsv`` beside this file; ``make docs`` writes it from docs/codes.d.
     """
     rows = resources.files(__name__).joinpath("codes.tsv").read_text("utf-8").splitlines()
     table = (row.split("\t") for row in rows)
-    return {code: (int(status), text) for code, status, text in table}
+    return {code: (status, text) for code, status, text in table}

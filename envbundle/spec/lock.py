@@ -7,11 +7,13 @@ packages, each with one wheel, and the ``[tool.envbundle]`` table.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from .coverage import Counts, Entry
-from .descriptor import Exemption, Origin
-from .digest import Digest
-from .target import Target
+if TYPE_CHECKING:
+    from .coverage import Counts, Entry
+    from .descriptor import Exemption, Origin
+    from .digest import Digest
+    from .target import Target
 
 LOCK_FORMAT = 1
 
@@ -61,7 +63,9 @@ class DistributionEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlayFile:
-    """One file of an overlay. ``path`` is relative to site-packages (purelib/platlib of the base); ``mode``
+    """One file of an overlay.
+
+    ``path`` is relative to site-packages (purelib/platlib of the base); ``mode``
     is 0o644 or 0o755; ``replaces`` is the digest of the base file, None where the overlay adds the file.
     """
 
@@ -74,13 +78,18 @@ class OverlayFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedOverlay:
-    """An overlay as locked. ``removes`` pairs a site-packages path with the digest of the base's file."""
+    """An overlay as locked. ``removes`` pairs a site-packages path with the digest of the base's file.
+
+    ``below`` is what stands before the folder's own paths in site-packages: '' or a package with its slash
+    (``sglang/``), so the file ``below + p`` is the file ``p`` of the folder ``path``.
+    """
 
     distribution: str
     path: str
     mode: str
     base_version: str
     base_wheel: Digest
+    below: str = ""
     files: tuple[OverlayFile, ...] = ()
     removes: tuple[tuple[str, Digest], ...] = ()
 

@@ -1,6 +1,7 @@
 """Artifacts that are no bundles: named files under a tag of their own (the bootstrap ``install.pyz``).
 
-* An OCI manifest with the empty config and one titled layer per file; no descriptor names it.
+* An OCI manifest with the empty config and one titled layer per file; no descriptor names it. Its own
+  annotation repeats the tag, so that a changed byte of the tag in the index is seen.
 * Its files may also stand beside the layout, for people without the tool; ``verify`` compares the two.
 
 Source: OCI Image Format Specification 1.1, "Guidelines for Artifact Usage".
@@ -15,7 +16,7 @@ from envbundle.errors import IntegrityError
 
 from .blob import check_extra_name
 from .bundle import find_entry, read_image
-from .oci import TITLE, ImageManifest, Item, TagEntry
+from .oci import REF_NAME, TITLE, ImageManifest, Item, TagEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,7 +47,8 @@ def commit_artifact(store: Store, *, tag: str, artifact: str, files: Iterable[Ar
         layers.append(Item(media=file.media, digest=digest, size=len(file.data), annotations=title))
     config = Item(media=MEDIA_EMPTY, digest=store.put(EMPTY), size=len(EMPTY))
     ordered = tuple(sorted(layers, key=lambda item: item.annotations[TITLE]))
-    data = ImageManifest(artifact=artifact, config=config, layers=ordered).to_bytes()
+    image = ImageManifest(artifact=artifact, config=config, layers=ordered, annotations={REF_NAME: tag})
+    data = image.to_bytes()
     manifest = store.put(data)
     entry = TagEntry(tag=tag, manifest=manifest, size=len(data), artifact=artifact)
     store.write_index(lambda index: index.with_entry(entry))

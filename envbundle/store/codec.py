@@ -66,7 +66,7 @@ def encode(plain: bytes, *, level: int, long: bool) -> tuple[bytes, Encoding]:
 
 
 def decode(stored: bytes, blob: Blob, plain: Digest) -> bytes:
-    """Return the plain bytes of ``stored``, whose own hash the store has checked.
+    """Return the plain bytes of ``stored``, which ``Store.read`` has found to be ``blob.blob``.
 
     ``blob`` is what the descriptor says of it, ``plain`` the digest that must come out. Raises
     ``IntegrityError``: E-BLOB-BOUND where sizes or window pass the bounds, E-BLOB-DECODE where the frame is
@@ -79,7 +79,8 @@ def decode(stored: bytes, blob: Blob, plain: Digest) -> bytes:
     data = stored if blob.encoding == "raw" else _decompress(stored, blob)
     if len(data) != blob.plain_size:
         raise _fault("E-BLOB-DECODE", blob, f"{blob.plain_size} plain bytes", f"{len(data)} bytes")
-    found = Digest.of(data)
+    # Raw bytes have been hashed already: by the store, as the blob that they are.
+    found = blob.blob if blob.encoding == "raw" else Digest.of(data)
     if found != plain:
         raise _fault("E-PLAIN-HASH", blob, str(plain), str(found))
     return data

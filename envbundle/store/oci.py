@@ -171,6 +171,7 @@ class ImageManifest:
     artifact: str
     config: Item
     layers: tuple[Item, ...]
+    annotations: dict[str, str] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
 
     @classmethod
@@ -184,6 +185,7 @@ class ImageManifest:
                 artifact=fields.text("artifactType", ""),
                 config=Item.from_dict(fields.raw("config"), fields.path("config")),
                 layers=fields.items("layers", Item.from_dict),
+                annotations=fields.mapping("annotations", read_text, {}),
                 unknown=tuple(sorted(fields.path(ascii(key)[:80]) for key in set(value) - _MANIFEST_FIELDS)),
             )
         except FormatError as fault:
@@ -194,15 +196,16 @@ class ImageManifest:
 
     def to_bytes(self) -> bytes:
         """Return the canonical bytes; the order of ``layers`` is the caller's."""
-        return canonical(
-            {
-                "schemaVersion": 2,
-                "mediaType": MEDIA_MANIFEST,
-                "artifactType": self.artifact,
-                "config": self.config.to_dict(),
-                "layers": [layer.to_dict() for layer in self.layers],
-            }
-        )
+        value = {
+            "schemaVersion": 2,
+            "mediaType": MEDIA_MANIFEST,
+            "artifactType": self.artifact,
+            "config": self.config.to_dict(),
+            "layers": [layer.to_dict() for layer in self.layers],
+        }
+        if self.annotations:
+            value["annotations"] = dict(self.annotations)
+        return canonical(value)
 
     def items(self) -> tuple[Item, ...]:
         """Return the config and all layers."""
@@ -215,7 +218,7 @@ _PLATFORMS = tuple(
     for system in ("linux", "darwin")
 )
 _TAG = re.compile(r"[\x21-\x7e]{1,255}")
-_MANIFEST_FIELDS = {"schemaVersion", "mediaType", "artifactType", "config", "layers"}
+_MANIFEST_FIELDS = {"schemaVersion", "mediaType", "artifactType", "config", "layers", "annotations"}
 _RECOPY = "copy the bundle again from where it came from"
 
 

@@ -26,6 +26,7 @@ from .oci import (
     LAYOUT_FILE,
     MAX_INDEX,
     MEDIA_MANIFEST,
+    REF_NAME,
     TITLE,
     ImageIndex,
     parse_document,
@@ -158,12 +159,17 @@ class _Verification:
             if image.artifact == ARTIFACT_BUNDLE and entry.tag:
                 self._bundle(entry.tag)
             else:
-                self._artifact(image)
+                self._artifact(image, entry.tag)
         except IntegrityError as fault:
             self._caught(fault)
 
-    def _artifact(self, image: ImageManifest) -> None:
+    def _artifact(self, image: ImageManifest, tag: str) -> None:
         """Judge an artifact that is no bundle: its blobs, and the files beside the layout that it names."""
+        stated = image.annotations.get(REF_NAME)
+        if stated is None:
+            self._extra([tag], "an artifact of another program: its blobs are checked, its tag cannot be")
+        elif stated != tag:
+            self._error("E-TAG-MISMATCH", f"tag {tag!r}", repr(stated[:200]), f"an artifact tagged {tag!r}")
         for item in image.items():
             self._caught_in(item.digest, item.size)
             if TITLE in item.annotations:

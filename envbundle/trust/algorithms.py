@@ -6,7 +6,7 @@ A public key object comes from ``envbundle.trust.keys.PublicKey``, whose structu
 
 from __future__ import annotations
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InternalError, InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384, SHA512
@@ -48,6 +48,8 @@ def verify(blob: bytes, algorithm: str, raw: bytes, data: bytes) -> None:
             point.verify(encode_dss_signature(r, s), data, ec.ECDSA(digest))
     except InvalidSignature:
         raise ValueError("the signature does not fit key and data") from None
+    except InternalError:  # OpenSSL met a key that it does not understand
+        raise ValueError("a damaged key") from None
 
 
 def sign(key: PrivateKey, data: bytes) -> bytes:

@@ -73,7 +73,7 @@ def read_private_key(data: bytes, passphrase: Passphrase | None = None, *, sourc
     if len(data) > _MAX_SIZE:
         raise _bad_key(source, f"{len(data)} bytes")
     encrypted = _is_encrypted(data, source)
-    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415  # lazy, see algorithms
+    from cryptography.exceptions import InternalError, UnsupportedAlgorithm  # noqa: PLC0415  # lazy
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
 
     openssh = b"-----BEGIN OPENSSH PRIVATE KEY-----" in data
@@ -92,7 +92,7 @@ def read_private_key(data: bytes, passphrase: Passphrase | None = None, *, sourc
         key = load(data, secret)
     except UnsupportedAlgorithm as fault:
         raise UserInputError("E-KEY-KIND", source, found=str(fault)[:200], expected=_KINDS) from None
-    except (ValueError, TypeError) as fault:
+    except (ValueError, TypeError, NotImplementedError, InternalError) as fault:  # seen for damaged bytes
         if encrypted:
             raise UserInputError(
                 "E-KEY-PASSPHRASE", source, found="a wrong passphrase, or a damaged file", hint="try again"

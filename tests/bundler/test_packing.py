@@ -36,22 +36,29 @@ class Kept:
 
 
 def noise(seed: int, size: int) -> bytes:
-    return hashlib.shake_128(seed.to_bytes(4, "big")).digest(size) if size < MIB else (
-        hashlib.shake_128(seed.to_bytes(4, "big")).digest(MIB) * (size // MIB + 1)
-    )[:size]
+    return (
+        hashlib.shake_128(seed.to_bytes(4, "big")).digest(size)
+        if size < MIB
+        else (hashlib.shake_128(seed.to_bytes(4, "big")).digest(MIB) * (size // MIB + 1))[:size]
+    )
 
 
 def cut(data: bytes, step: int) -> list[bytes]:
     return [data[i : i + step] for i in range(0, len(data), step)]
 
 
-def pack(files: dict[str, bytes], step: int = 1 << 18) -> tuple[dict[str, list[tuple[str, int, int]]], Kept, Packer]:
+def pack(
+    files: dict[str, bytes], step: int = 1 << 18
+) -> tuple[dict[str, list[tuple[str, int, int]]], Kept, Packer]:
     kept = Kept()
     packer = Packer(kept)
-    packed = {path: packer.add(path, len(data), Digest.of(data), cut(data, step)) for path, data in files.items()}
+    packed = {
+        path: packer.add(path, len(data), Digest.of(data), cut(data, step)) for path, data in files.items()
+    }
     packer.close()
     segments = {
-        path: [(str(s.chunk), s.offset, s.length) for s in packer.segments(one)] for path, one in packed.items()
+        path: [(str(s.chunk), s.offset, s.length) for s in packer.segments(one)]
+        for path, one in packed.items()
     }
     return segments, kept, packer
 
@@ -73,7 +80,9 @@ def test_every_byte_can_be_found_again(shapes: list[tuple[int, int]], step: int)
     for path, data in files.items():
         found = b"".join(plain[chunk][offset : offset + length] for chunk, offset, length in segments[path])
         assert found == data
-    assert {str(digest): size for digest, size in packer.chunks()} == {name: len(data) for name, data in plain.items()}
+    assert {str(digest): size for digest, size in packer.chunks()} == {
+        name: len(data) for name, data in plain.items()
+    }
     used = {chunk for parts in segments.values() for chunk, _, _ in parts}
     assert used == set(plain), "no chunk is there for nothing"
 

@@ -17,7 +17,9 @@ PACKAGE = ROOT / "envbundle"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """One imported name. ``module`` is absolute; ``lazy`` where it is not run by importing the file."""
+    """One imported name. ``module`` is absolute; ``lazy`` where importing the file does not run it, or only
+    on some versions of Python.
+    """
 
     module: str
     line: int
@@ -73,6 +75,10 @@ def imports_of(source: str, path: Path) -> list[Import]:
                 visit(guarded, lazy=True, typing_only=True)
             for other in node.orelse:
                 visit(other, lazy=lazy, typing_only=typing_only)
+            return
+        if isinstance(node, ast.If) and "sys.version_info" in ast.unparse(node.test):
+            for child in ast.iter_child_nodes(node):
+                visit(child, lazy=True, typing_only=typing_only)
             return
         for child in ast.iter_child_nodes(node):
             visit(child, lazy=lazy or inside_function, typing_only=typing_only)

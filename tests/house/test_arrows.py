@@ -269,7 +269,9 @@ def test_far_host_rooms_import_with_the_packing_side_absent() -> None:
         for path in module_files()
         if room_of(path) in FAR_HOST
     ]
-    absent = sorted(LAZY_LIBRARIES)
+    absent = sorted(
+        set(LAZY_LIBRARIES) - {"tomli"}
+    )  # Python 3.10 reads TOML with it, on the packing side alone
     program = "import sys, importlib\n"
     program += f"for name in {absent!r}: sys.modules[name] = None\n"
     program += f"for name in {modules!r}: importlib.import_module(name)\n"

@@ -36,6 +36,30 @@ def test_every_code_that_is_listed_is_raised() -> None:
     assert {row.code for row in make_codes.read_sources(make_codes.SOURCES)} - set(raised()) == set()
 
 
+STATUSES = {
+    "UserInputError": "2",
+    "VerdictError": "1",
+    "TrustError": "3",
+    "IntegrityError": "3",
+    "FormatError": "3",
+    "TransferError": "4",
+    "HostError": "4",
+}
+
+
+def test_a_code_is_raised_with_the_exit_status_that_is_listed() -> None:
+    listed = {row.code: row.status.split(" or ") for row in make_codes.read_sources(make_codes.SOURCES)}
+    wrong = []
+    for path in module_files():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not (isinstance(node, ast.Call) and ast.unparse(node.func) in STATUSES and node.args):
+                continue
+            code, status = node.args[0], STATUSES[ast.unparse(node.func)]
+            if isinstance(code, ast.Constant) and status not in listed.get(str(code.value), [status]):
+                wrong.append(f"{relative(path)}:{node.lineno} {code.value!r} with {status}")
+    assert wrong == []
+
+
 def test_no_code_is_put_together_at_run_time() -> None:
     """A code that no search finds cannot be explained: ``f"E-{x}"`` is refused."""
     built = []
@@ -63,6 +87,14 @@ BAD_SOURCES = {
     "an error that is fine": "E-A\t0\tSentence.\n",
     "twice": "E-A\t1\tSentence.\nE-A\t1\tOther.\n",
 }
+
+
+def test_what_several_rooms_raise_is_explained_once(tmp_path: Path) -> None:
+    (tmp_path / "base.tsv").write_text("E-A\t3 or 4\tCommon.\n", "utf-8")
+    (tmp_path / "alpha.tsv").write_text("E-A\t3\tOwn.\n", "utf-8")
+    assert [(row.status, row.sentence) for row in make_codes.read_sources(tmp_path)] == [
+        ("3 or 4", "Common.")
+    ]
 
 
 @pytest.mark.parametrize("text", BAD_SOURCES.values(), ids=BAD_SOURCES.keys())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def table_file(folder: Path) -> Path | None:
-    """The file of a folder that holds its table: ``table.py``, else an ``__init__.py`` with a dict literal."""
+    """The file of a folder that holds its table: ``table.py`` or ``__init__.py``, with a dict literal."""
     for path in (folder / "table.py", folder / "__init__.py"):
         if path.is_file() and table_lines(path):
             return path

@@ -16,7 +16,7 @@ LIMIT = 400
 BINARY = {".so", ".o", ".a", ".cubin", ".fatbin", ".png", ".whl", ".gz", ".zst", ".tar", ".pyc"}
 # Spelt in pieces so that this file does not find itself.
 UNFINISHED = re.compile(
-    "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X+", "NotImplemented" + "Error", "place" + "holder"])
+    "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X+", "raise NotImplemented" + "Error", "place" + "holder"])
 )
 MACHINE_PATHS = re.compile(
     r"(?<![\w.-])/(?:" + "|".join(["wo" + "rk", "opt/py" + "pi", "opt/whe" + "els", "tmp/bo" + "ot"]) + r")/"
@@ -55,7 +55,10 @@ def hits(
 
 
 def test_nothing_says_that_it_is_unfinished() -> None:
-    assert hits(UNFINISHED, under=("envbundle/", "scripts/", "tests/", "Makefile", ".ci/", "pyproject")) == []
+    # In tests a base class may refuse to be used itself.
+    abstract = re.compile("raise NotImplemented" + "Error")
+    assert hits(UNFINISHED, abstract, under=("tests/",)) == []
+    assert hits(UNFINISHED, under=("envbundle/", "scripts/", "Makefile", ".ci/", "pyproject")) == []
 
 
 def test_no_path_of_a_build_machine() -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import contextlib
+import importlib
 import sys
-import types
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import pytest
 import zstandard
@@ -18,6 +20,9 @@ from envbundle.store.frame import MAX_WINDOW, FrameError, read_frame
 
 from .builders import noise
 
+if TYPE_CHECKING:
+    import types
+
 TEXT = b"import os\nfrom pathlib import Path\n" * 4000
 
 
@@ -25,7 +30,9 @@ def blob_of(stored: bytes, size: int, encoding: str = "zstd") -> Blob:
     return Blob(blob=Digest.of(stored), size=len(stored), plain_size=size, encoding=encoding)  # type: ignore[arg-type]
 
 
-def refused(stored: bytes, plain: bytes, *, size: int | None = None, encoding: str = "zstd") -> IntegrityError:
+def refused(
+    stored: bytes, plain: bytes, *, size: int | None = None, encoding: str = "zstd"
+) -> IntegrityError:
     with pytest.raises(IntegrityError) as caught:
         decode(stored, blob_of(stored, len(plain) if size is None else size, encoding), Digest.of(plain))
     return caught.value
@@ -166,7 +173,7 @@ def test_a_changed_byte_is_refused_or_changes_nothing(position: int, value: int)
     try:
         plain = decode(bytes(stored), blob_of(bytes(stored), len(TEXT)), Digest.of(TEXT))
     except IntegrityError as fault:
-        assert fault.code in ("E-BLOB-DECODE", "E-BLOB-BOUND", "E-PLAIN-HASH")
+        assert fault.code in ("E-BLOB-DECODE", "E-BLOB-BOUND", "E-PLAIN-HASH")  # noqa: PT017
     else:
         assert plain == TEXT
 
@@ -213,11 +220,7 @@ def test_the_standard_library_s_codec_reads_and_writes_the_same() -> None:
 
 
 def _standard_codec() -> types.ModuleType | None:
-    import importlib
-
     for name in ("compression.zstd", "backports.zstd"):
-        try:
+        with contextlib.suppress(ImportError):
             return importlib.import_module(name)
-        except ImportError:
-            continue
     return None

@@ -47,7 +47,7 @@ def test_a_new_folder_is_an_oci_layout(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("prepare", "create", "code"),
     [
-        (lambda p: None, False, "E-NOT-FOUND"),
+        (lambda _: None, False, "E-NOT-FOUND"),
         (lambda p: p.mkdir(), False, "E-NOT-A-STORE"),
         (lambda p: (p.mkdir(), (p / "thesis.txt").touch()), True, "E-NOT-A-STORE"),
         (lambda p: p.touch(), True, "E-EXISTS"),
@@ -175,7 +175,8 @@ def test_two_processes_that_pack_into_one_store_both_land(tmp_path: Path) -> Non
         from tests.store.builders import put_bundle, target
         from envbundle.store.layout import DirectoryStore
         for number in range(5):
-            put_bundle(DirectoryStore(Path(sys.argv[1]), create=True), target=target(f"{sys.argv[2]}{number}"))
+            store = DirectoryStore(Path(sys.argv[1]), create=True)
+            put_bundle(store, target=target(f"{sys.argv[2]}{number}"))
         """
     )
     root = Path(__file__).parents[2]

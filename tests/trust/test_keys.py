@@ -198,6 +198,20 @@ def fido_container() -> bytes:
             golden("ed25519").replace(b"b3Blbn", b"c3Blbn"), None, "E-KEY-FORMAT", "magic", id="magic"
         ),
         pytest.param(golden("ed25519") + b"x" * 70_000, None, "E-KEY-FORMAT", "bytes", id="too big"),
+        pytest.param(
+            golden("nistp256")[:303] + b"A" + golden("nistp256")[304:],
+            None,
+            "E-KEY-FORMAT",
+            "point",
+            id="a point that is not written out",
+        ),
+        pytest.param(
+            golden("pkcs8.pem").replace(b"K2Vw", b"K2Vv"),
+            None,
+            "E-KEY-FORMAT",
+            "",
+            id="another algorithm's name",
+        ),
         pytest.param(openssh(b"openssh-key-v1\0"), None, "E-KEY-FORMAT", "", id="header alone"),
         pytest.param(
             golden("encrypted"), None, "E-KEY-PASSPHRASE", "no passphrase", id="encrypted, not asked"

@@ -1,0 +1,33 @@
+"""``run``: a command inside an installed environment, with the variables of its receipt's bundle."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from envbundle.host.files import read_bounded
+from envbundle.host.run import find_program, replace_process
+from envbundle.installer import generations as gens
+from envbundle.installer.layout import DESCRIPTOR
+from envbundle.spec.descriptor import MAX_DESCRIPTOR, Descriptor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+def run(prefix: Path, words: Sequence[str], *, environment: Mapping[str, str]) -> None:
+    """Become ``words`` with the environment's ``bin`` first on PATH; returns only by raising ``HostError``.
+
+    The process belongs to the generation that is live now: PATH and VIRTUAL_ENV name its real path.
+    """
+    place = gens.managed(prefix)
+    live = next(row for row in gens.generations(prefix) if row.live)
+    descriptor = Descriptor.from_bytes(read_bounded(live.path / DESCRIPTOR, MAX_DESCRIPTOR))
+    scripts = str(live.path / "bin")
+    path = os.pathsep.join([scripts, environment.get("PATH", os.defpath)])
+    changed = {**environment, **descriptor.content.environment, "PATH": path, "VIRTUAL_ENV": str(place.path)}
+    for name in ("PYTHONHOME", "PYTHONPATH"):
+        changed.pop(name, None)
+    program = words[0] if os.sep in words[0] else find_program(words[0], path) or words[0]
+    replace_process([program, *words[1:]], changed)
