@@ -115,7 +115,7 @@ def write_example(folder: Path) -> Example:
     with host_errors(folder):
         for part in ("wheels", "overlays/demo_app", "keys"):
             (folder / part).mkdir(parents=True, exist_ok=True)
-    library = resources.files("envbundle.api").joinpath("demo_data", "kernels.so").read_bytes()
+    library = (resources.files("envbundle.api") / "demo_data" / "kernels.so").read_bytes()
     tag = f"manylinux_2_17_{machine}"
     _wheel(
         folder / "wheels",
