@@ -30,7 +30,9 @@ def faults(name: str, value: Any) -> list[str]:
 
 def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """The path of every member and item."""
-    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items: Any = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
     for key, item in items:
         yield (*path, key)
         yield from places(item, (*path, key))
