@@ -64,8 +64,8 @@ class DirectoryStore:
             raise HostError(
                 "E-NOT-FOUND", self.name, expected="a store", found="no folder", hint="check the path"
             )
-        elif not (self.path / LAYOUT_FILE).exists():
-            raise _no_store(self.name)
+        elif not any((self.path / name).exists() for name in (LAYOUT_FILE, INDEX_FILE, "blobs")):
+            raise _no_store(self.name)  # with one of them it is a damaged store: reading says so
 
     def _create(self) -> None:
         with host_errors(self.name):

@@ -65,6 +65,14 @@ def test_what_is_no_store(tmp_path: Path, prepare: object, create: bool, code: s
     assert sorted(p.name for p in tmp_path.rglob("*")) == before
 
 
+def test_a_store_that_lost_its_marker_is_damaged_and_not_unknown(tmp_path: Path) -> None:
+    DirectoryStore(tmp_path / "s", create=True)
+    (tmp_path / "s" / "oci-layout").unlink()
+    with pytest.raises(FormatError) as caught:
+        DirectoryStore(tmp_path / "s").read_index()
+    assert caught.value.code == "E-STORE-LAYOUT"
+
+
 def test_reading_a_store_writes_nothing(tmp_path: Path) -> None:
     digest = DirectoryStore(tmp_path / "s", create=True).put(b"data")
     for path in sorted((tmp_path / "s" / ".incoming").iterdir()):
