@@ -26,19 +26,26 @@ class FindingFields(Protocol):
     """What a finding holds; ``envbundle.spec.finding.Finding`` is the real one."""
 
     @property
-    def code(self) -> str: ...
+    def code(self) -> str:
+        """The stable code."""
     @property
-    def severity(self) -> str: ...
+    def severity(self) -> str:
+        """error, warning or note."""
     @property
-    def subject(self) -> str: ...
+    def subject(self) -> str:
+        """What it is about."""
     @property
-    def expected(self) -> str: ...
+    def expected(self) -> str:
+        """What should be."""
     @property
-    def found(self) -> str: ...
+    def found(self) -> str:
+        """What is."""
     @property
-    def hint(self) -> str: ...
+    def hint(self) -> str:
+        """What to do next."""
     @property
-    def offset(self) -> int | None: ...
+    def offset(self) -> int | None:
+        """The byte offset of damage, or None."""
 
 
 class EnvbundleError(Exception):
@@ -127,4 +134,4 @@ class TransferError(EnvbundleError):
 
 
 class HostError(EnvbundleError):
-    """This machine cannot do it: space, permissions, a missing program, an occupied path."""
+    """The machine we run on cannot do it: space, permissions, a missing program, an occupied path."""

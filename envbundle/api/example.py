@@ -48,7 +48,7 @@ def library() -> bytes:
     return (Path(__file__).parent / "_kernels.so").read_bytes()
 '''
 
-_MANIFEST = '''#:schema ./schemas/manifest.schema.json
+_MANIFEST = """#:schema ./schemas/manifest.schema.json
 # What the environment is, for three kinds of machine. `envbundle init` writes a longer one to start from.
 
 [bundle]
@@ -86,7 +86,7 @@ DEMO_MODE = "moved"
 
 [[check]]
 import = ["demo_app", "demo_kernels"]
-'''
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +107,15 @@ def write_example(folder: Path) -> Example:
     machine, libc = platform.machine(), platform.libc_ver()
     if sys.platform != "linux" or libc[0] != "glibc" or machine not in ("x86_64", "aarch64"):
         raise HostError(
-            "E-HOST-PLATFORM", "demo", expected="Linux with glibc on x86_64 or aarch64", found=f"{sys.platform} {machine}"
+            "E-HOST-PLATFORM",
+            "demo",
+            expected="Linux with glibc on x86_64 or aarch64",
+            found=f"{sys.platform} {machine}",
         )
     with host_errors(folder):
         for part in ("wheels", "overlays/demo_app", "keys"):
             (folder / part).mkdir(parents=True, exist_ok=True)
-    library = resources.files("envbundle.api").joinpath("demo_data", "kernels.so").read_bytes()
+    library = (resources.files("envbundle.api") / "demo_data" / "kernels.so").read_bytes()
     tag = f"manylinux_2_17_{machine}"
     _wheel(
         folder / "wheels",
@@ -147,12 +150,16 @@ def _write_key(key: Path, signers: Path) -> None:
     secret = private.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
-    public = private.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    public = private.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
     atomic_write(key, secret, mode=0o600)
     atomic_write(signers, b'demo@example.org namespaces="envbundle" ' + public + b"\n")
 
 
-def _wheel(folder: Path, name: str, tag: str, files: dict[str, bytes], *, requires: str = "", scripts: str = "") -> None:
+def _wheel(
+    folder: Path, name: str, tag: str, files: dict[str, bytes], *, requires: str = "", scripts: str = ""
+) -> None:
     info = f"{name}-1.0.dist-info"
     pure = "true" if tag.endswith("any") else "false"
     members = dict(files)

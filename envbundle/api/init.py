@@ -21,7 +21,9 @@ def init(folder: Path, *, python: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     path = folder / "envbundle.toml"
     if path.exists():
-        raise UserInputError("E-EXISTS", str(path), found="a manifest", hint="edit it, or choose another folder")
+        raise UserInputError(
+            "E-EXISTS", str(path), found="a manifest", hint="edit it, or choose another folder"
+        )
     name = "".join(c if c.isalnum() else "-" for c in folder.resolve().name.lower()).strip("-") or "my-env"
     atomic_write(path, manifest_template(name=name, python=python).encode("utf-8"))
     return path

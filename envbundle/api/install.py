@@ -92,7 +92,10 @@ def install(
     prefix = choice.prefix or content.layout.get("prefix")
     if not prefix:
         raise UserInputError(
-            "E-PREFIX-MISSING", bundle.tag, expected="--prefix", found="a bundle that states no prefix of its own"
+            "E-PREFIX-MISSING",
+            bundle.tag,
+            expected="--prefix",
+            found="a bundle that states no prefix of its own",
         )
     options = InstallOptions(
         prefix=Path(prefix).absolute(),

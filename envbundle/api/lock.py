@@ -202,9 +202,11 @@ def _accept(
         return (), opened, outcomes
     atomic_write(opened.path, text.encode("utf-8"))
     opened = replace(open_manifest(opened.path))
-    return (str(opened.path),), opened, {
-        name: how.make(opened, name) if name in again else outcome for name, outcome in outcomes.items()
-    }
+    return (
+        (str(opened.path),),
+        opened,
+        {name: how.make(opened, name) if name in again else outcome for name, outcome in outcomes.items()},
+    )
 
 
 def _exempt_already(

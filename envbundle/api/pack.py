@@ -46,7 +46,17 @@ class PackedBundle:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON answer of one target."""
-        names = ("id", "content_id", "tag", "layers", "layers_reused", "chunks", "plain_bytes", "stored_bytes", "new_bytes")
+        names = (
+            "id",
+            "content_id",
+            "tag",
+            "layers",
+            "layers_reused",
+            "chunks",
+            "plain_bytes",
+            "stored_bytes",
+            "new_bytes",
+        )
         return {
             **{name: getattr(self, name) for name in names},
             "signed_by": self.signed_by,
@@ -93,7 +103,14 @@ def pack(
         try:
             with destination.writing():
                 bundles[name] = _pack_one(
-                    opened, name, destination, signers, cache=cache, level=level, offline=offline, reporter=reporter
+                    opened,
+                    name,
+                    destination,
+                    signers,
+                    cache=cache,
+                    level=level,
+                    offline=offline,
+                    reporter=reporter,
                 )
         except EnvbundleError as error:
             bundles[name] = PackedBundle(findings=findings_of(error), error=error)
@@ -113,7 +130,9 @@ def _pack_one(
 ) -> PackedBundle:
     path = opened.lock_path(target)
     if not path.exists():
-        raise VerdictError("E-LOCK-MISSING", str(path), found="no lock", hint=f"run `envbundle lock --arch {target}`")
+        raise VerdictError(
+            "E-LOCK-MISSING", str(path), found="no lock", hint=f"run `envbundle lock --arch {target}`"
+        )
     data = read_bounded(path, MAX_DOCUMENT)
     lock = parse_lock(data.decode("utf-8", "replace"), filename=str(path))
     lock_is_fresh(opened, lock, path)

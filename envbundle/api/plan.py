@@ -25,7 +25,10 @@ def plan(manifest_path: Path, *, target: str | None) -> dict[str, Any]:
     path = opened.lock_path(spec.target.name)
     if not path.exists():
         raise VerdictError(
-            "E-LOCK-MISSING", str(path), found="no lock", hint=f"run `envbundle lock --arch {spec.target.name}`"
+            "E-LOCK-MISSING",
+            str(path),
+            found="no lock",
+            hint=f"run `envbundle lock --arch {spec.target.name}`",
         )
     lock = parse_lock(read_bounded(path, MAX_DOCUMENT).decode("utf-8", "replace"), filename=str(path))
     status = "fresh"
@@ -72,4 +75,6 @@ def plan(manifest_path: Path, *, target: str | None) -> dict[str, Any]:
 def _told(counts: Any) -> str:
     served = counts.native + counts.jit
     total = served + counts.missing
-    return f"{counts.verdict} {served}/{total}" if counts.verdict in ("partial", "none") else str(counts.verdict)
+    return (
+        f"{counts.verdict} {served}/{total}" if counts.verdict in ("partial", "none") else str(counts.verdict)
+    )

@@ -40,13 +40,18 @@ def open_manifest(path: Path) -> OpenManifest:
     """Read and check a manifest; raises ``UserInputError`` with every fault, or ``HostError``."""
     if not path.exists():
         raise UserInputError(
-            "E-NO-MANIFEST", str(path), found="no such file", hint="run `envbundle init`, or name one with --manifest"
+            "E-NO-MANIFEST",
+            str(path),
+            found="no such file",
+            hint="run `envbundle init`, or name one with --manifest",
         )
     data = read_bounded(path, MAX_DOCUMENT)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as fault:
-        raise UserInputError("E-TOML", str(path), expected="UTF-8", found=str(fault), offset=fault.start) from fault
+        raise UserInputError(
+            "E-TOML", str(path), expected="UTF-8", found=str(fault), offset=fault.start
+        ) from fault
     return OpenManifest(path=path, text=text, manifest=parse_manifest(text, filename=str(path)))
 
 
@@ -58,7 +63,10 @@ def choose_targets(manifest: Manifest, wanted: Sequence[str]) -> tuple[TargetSpe
     """
     if not manifest.targets:
         raise UserInputError(
-            "E-TARGET-MISSING", manifest.name, found="no [target.NAME] in the manifest", hint="add one, as [target.sm_103]"
+            "E-TARGET-MISSING",
+            manifest.name,
+            found="no [target.NAME] in the manifest",
+            hint="add one, as [target.sm_103]",
         )
     if not wanted:
         return manifest.targets
@@ -71,6 +79,8 @@ def choose_targets(manifest: Manifest, wanted: Sequence[str]) -> tuple[TargetSpe
             raise UserInputError("E-TARGET-UNKNOWN", text, expected=f"one of {names}", found="no such target")
         if len(found) > 1:
             both = ", ".join(spec.target.name for spec in found)
-            raise UserInputError("E-TARGET-AMBIGUOUS", text, expected="a target's name", found=f"the GPU of {both}")
+            raise UserInputError(
+                "E-TARGET-AMBIGUOUS", text, expected="a target's name", found=f"the GPU of {both}"
+            )
         chosen[found[0].target.name] = found[0]
     return tuple(spec for spec in manifest.targets if spec.target.name in chosen)

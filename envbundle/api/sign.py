@@ -40,5 +40,8 @@ def sign(
     signer = open_signer(key, passphrase=passphrase, agent=agent)
     done = sign_bundle(opened, bundle.tag, signer, subject=key)
     return SignAnswer(
-        tag=done.tag, id=str(done.bundle_id), signed_by=fingerprint(signer.public_blob), signatures=len(done.signatures)
+        tag=done.tag,
+        id=str(done.bundle_id),
+        signed_by=fingerprint(signer.public_blob),
+        signatures=len(done.signatures),
     )

@@ -27,10 +27,14 @@ def choose_bundles(store: Store, wanted: str | None) -> tuple[BundleSummary, ...
         raise UserInputError("E-NO-BUNDLE", store.name, expected="at least one bundle", found="none")
     if wanted is None:
         return every
-    chosen = tuple(b for b in every if b.tag == wanted) or tuple(b for b in every if wanted in _names(store, b))
+    chosen = tuple(b for b in every if b.tag == wanted) or tuple(
+        b for b in every if wanted in _names(store, b)
+    )
     if not chosen:
         there = ", ".join(bundle.tag for bundle in every)
-        raise UserInputError("E-NO-BUNDLE", wanted, expected=f"a bundle of {store.name}", found=f"it holds {there}"[:400])
+        raise UserInputError(
+            "E-NO-BUNDLE", wanted, expected=f"a bundle of {store.name}", found=f"it holds {there}"[:400]
+        )
     return chosen
 
 
@@ -40,7 +44,11 @@ def choose_bundle(store: Store, wanted: str | None) -> BundleSummary:
     if len(chosen) > 1:
         there = ", ".join(bundle.tag for bundle in chosen)
         raise UserInputError(
-            "E-BUNDLE-AMBIGUOUS", store.name, expected="one bundle", found=there[:400], hint="name one with --arch"
+            "E-BUNDLE-AMBIGUOUS",
+            store.name,
+            expected="one bundle",
+            found=there[:400],
+            hint="name one with --arch",
         )
     return chosen[0]
 
@@ -55,7 +63,9 @@ def _names(store: Store, bundle: BundleSummary) -> set[str]:
         return set()
 
 
-def trusted_bundle(store: Store, tag: str, policy: TrustPolicy) -> tuple[BundleRef, TrustedDescriptor[Descriptor]]:
+def trusted_bundle(
+    store: Store, tag: str, policy: TrustPolicy
+) -> tuple[BundleRef, TrustedDescriptor[Descriptor]]:
     """Read a bundle, judge its signatures, and only then what it says.
 
     Raises ``TrustError`` or ``IntegrityError``; on return the OCI manifest holds exactly what the

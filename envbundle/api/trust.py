@@ -57,7 +57,9 @@ def policy_of(choice: TrustChoice, now: datetime | None = None) -> TrustPolicy:
         try:
             pinned = Digest.parse(choice.bundle_id)
         except EnvbundleError as fault:
-            raise UserInputError("E-USAGE", "--id", expected="sha256:<64 hex digits>", found=choice.bundle_id) from fault
+            raise UserInputError(
+                "E-USAGE", "--id", expected="sha256:<64 hex digits>", found=choice.bundle_id
+            ) from fault
     return TrustPolicy(
         now=now or datetime.now(timezone.utc),
         allowed_signers=signers,

@@ -114,7 +114,9 @@ def _store(place: Path, *, target: str | None, trust: TrustChoice, reporter: Rep
     signatures = [_signature(store, bundle, trust, findings) for bundle in bundles]
     order: tuple[SignatureStatus, ...] = ("bad", "untrusted", "unsigned", "not judged", "pinned", "verified")
     status, principal = min(signatures, key=lambda item: order.index(item[0]))
-    refused = status in ("bad", "untrusted") or (status == "unsigned" and trust.says_whom and not trust.allow_unsigned)
+    refused = status in ("bad", "untrusted") or (
+        status == "unsigned" and trust.says_whom and not trust.allow_unsigned
+    )
     return VerifyAnswer(
         kind="bundle",
         ok=not refused and not any(finding.severity == "error" for finding in findings),

@@ -42,7 +42,7 @@ def layer_ref(made: MadeLayer, origin: Origin) -> LayerRef:
         distribution=layer.distribution,
         version=layer.version,
         origin=origin,
-        files=len(layer.entries),
+        files=sum(entry.type == "file" for entry in layer.entries),
         bytes=layer.file_bytes,
     )
 

@@ -20,7 +20,12 @@ EXAMPLE = "envbundle demo"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--keep", default=None, metavar="DIR", help="leave the example in DIR (which must not exist) to play with")
+    parser.add_argument(
+        "--keep",
+        default=None,
+        metavar="DIR",
+        help="leave the example in DIR (which must not exist) to play with",
+    )
 
 
 def execute(args: argparse.Namespace, out: Output) -> int:
@@ -50,7 +55,9 @@ class _Demo:
             self._acts()
         finally:
             os.chdir(here)
-        self.out.line("\nDemo done: locked, refused, packed, signed, copied, installed, verified; every status as expected.")
+        self.out.line(
+            "\nDemo done: locked, refused, packed, signed, copied, installed, verified; every status as expected."
+        )
         self.out.answer({"steps": self.steps})
         return 0
 
@@ -65,17 +72,23 @@ class _Demo:
         self._title("Carry one bundle to another place (a stick, a relay, the target)")
         self._run(0, "copy", "dist", "far away/store", "--arch", "sm_103")
         self._title("Install it there, under a prefix with a space; nothing goes live before all is verified")
-        self._run(0, "install", "far away/store", "--arch", "sm_103", "--prefix", "far away/env", "--no-device")
+        self._run(
+            0, "install", "far away/store", "--arch", "sm_103", "--prefix", "far away/env", "--no-device"
+        )
         self._run(0, "run", "far away/env", "--", "demo-app")
         self._run(0, "verify", "far away/env")
         self._title("One byte changed on the way, and nothing is installed")
-        blob = max((self.folder / "far away/store/blobs/sha256").iterdir(), key=lambda path: path.stat().st_size)
+        blob = max(
+            (self.folder / "far away/store/blobs/sha256").iterdir(), key=lambda path: path.stat().st_size
+        )
         data = bytearray(blob.read_bytes())
         data[len(data) // 2] ^= 1
         blob.chmod(0o644)
         blob.write_bytes(data)
         self._run(3, "verify", "far away/store")
-        self._run(3, "install", "far away/store", "--arch", "sm_103", "--prefix", "far away/env2", "--no-device")
+        self._run(
+            3, "install", "far away/store", "--arch", "sm_103", "--prefix", "far away/env2", "--no-device"
+        )
         if (self.folder / "far away/env2").exists():
             raise VerdictError("E-DEMO", "far away/env2", expected="nothing installed", found="a prefix")
 
@@ -92,4 +105,9 @@ class _Demo:
         self.steps.append({"command": list(words), "status": status, "expected": expected})
         self.out.line(f"[exit status {status}]")
         if status != expected:
-            raise VerdictError("E-DEMO", "envbundle " + shlex.join(words), expected=f"exit status {expected}", found=str(status))
+            raise VerdictError(
+                "E-DEMO",
+                "envbundle " + shlex.join(words),
+                expected=f"exit status {expected}",
+                found=str(status),
+            )

@@ -28,13 +28,22 @@ def execute(args: argparse.Namespace, out: Output) -> int:
     if args.code is None:
         for code, (_, text) in sorted(table.items()):
             out.line(f"{code:22} {text}")
-        out.answer({"codes": {code: {"exit": status, "text": text} for code, (status, text) in sorted(table.items())}})
+        out.answer(
+            {
+                "codes": {
+                    code: {"exit": status, "text": text} for code, (status, text) in sorted(table.items())
+                }
+            }
+        )
         return 0
     code = args.code.upper()
     if code not in table:
         near = difflib.get_close_matches(code, table, n=3)
         raise UserInputError(
-            "E-USAGE", args.code, found="no such code", hint=f"did you mean {', '.join(near)}?" if near else ""
+            "E-USAGE",
+            args.code,
+            found="no such code",
+            hint=f"did you mean {', '.join(near)}?" if near else "",
         )
     status, text = table[code]
     out.line(f"{code} (exit status {status})\n\n{text}")

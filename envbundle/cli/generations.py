@@ -25,6 +25,8 @@ def execute(args: argparse.Namespace, out: Output) -> int:
     rows = generations(Path(args.prefix))
     for row in rows:
         mark = "*" if row["current"] else " "
-        out.line(f"{mark} {row['generation']}  {row['name']} {row['version']}  {row['target']}  {row['installed_at']}")
+        out.line(
+            f"{mark} {row['generation']}  {row['name']} {row['version']}  {row['target']}  {row['installed_at']}"
+        )
     out.answer({"generations": list(rows)})
     return 0

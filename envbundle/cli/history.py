@@ -24,6 +24,8 @@ def execute(args: argparse.Namespace, out: Output) -> int:
 
     rows = history(Path(args.prefix))
     for row in rows:
-        out.line("  ".join(str(row.get(key, "")) for key in ("time", "user", "action", "generation", "detail")))
+        out.line(
+            "  ".join(str(row.get(key, "")) for key in ("time", "user", "action", "generation", "detail"))
+        )
     out.answer({"history": list(rows)})
     return 0

@@ -16,7 +16,9 @@ EXAMPLE = "envbundle init my-env"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("folder", nargs="?", default=".", metavar="DIR", help="where envbundle.toml goes (default: here)")
+    parser.add_argument(
+        "folder", nargs="?", default=".", metavar="DIR", help="where envbundle.toml goes (default: here)"
+    )
 
 
 def execute(args: argparse.Namespace, out: Output) -> int:

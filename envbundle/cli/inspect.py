@@ -14,9 +14,15 @@ EXAMPLE = "envbundle inspect sgl_kernel-0.3.21-cp310-abi3-manylinux2014_x86_64.w
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="binaries, wheels, or folders such as an environment")
-    parser.add_argument("--arch", action="append", default=[], metavar="GPU", help="a GPU arch to judge for (repeatable)")
-    parser.add_argument("--driver", default=None, metavar="V", help="the driver that would run it, as 580 (judges PTX)")
+    parser.add_argument(
+        "paths", nargs="+", metavar="PATH", help="binaries, wheels, or folders such as an environment"
+    )
+    parser.add_argument(
+        "--arch", action="append", default=[], metavar="GPU", help="a GPU arch to judge for (repeatable)"
+    )
+    parser.add_argument(
+        "--driver", default=None, metavar="V", help="the driver that would run it, as 580 (judges PTX)"
+    )
     parser.add_argument("--kernels", action="store_true", help="name the kernels of missing modules")
 
 
@@ -24,7 +30,9 @@ def execute(args: argparse.Namespace, out: Output) -> int:
     """Show what files hold; exit 1 on damage or where an asked-for arch gets nothing."""
     from envbundle.api.inspect import inspect
 
-    answer = inspect(args.paths, archs=args.arch, driver=args.driver, kernels=args.kernels, reporter=out.reporter())
+    answer = inspect(
+        args.paths, archs=args.arch, driver=args.driver, kernels=args.kernels, reporter=out.reporter()
+    )
     out.findings(answer.findings)
     for file in answer.value["files"]:
         _show(file, out, verbose=bool(args.arch) or out.verbose or len(answer.value["files"]) < 40)
@@ -44,7 +52,9 @@ def _show(file: dict[str, Any], out: Output, *, verbose: bool) -> None:
         return
     for entry in file["entries"]:
         isa = f" (PTX ISA {entry['isa']})" if entry["isa"] else ""
-        out.line(f"    {entry['kind']:5} {entry['arch']:13} {entry['modules']:6} modules  {entry['section']}{isa}")
+        out.line(
+            f"    {entry['kind']:5} {entry['arch']:13} {entry['modules']:6} modules  {entry['section']}{isa}"
+        )
     for arch, row in file["verdicts"].items():
         counts = f"{row['native']} native, {row['jit']} by PTX, {row['missing']} missing"
         out.line(f"    {arch:8} {row['verdict']:12} {counts}")

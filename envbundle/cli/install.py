@@ -20,17 +20,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("source", metavar="SRC", help="the store that holds the bundle")
     add_target(parser)
-    parser.add_argument("--prefix", default=None, metavar="P", help="where the environment goes (default: the manifest's prefix)")
-    parser.add_argument("--check", action="store_true", help="preflight only: report everything, write nothing")
+    parser.add_argument(
+        "--prefix",
+        default=None,
+        metavar="P",
+        help="where the environment goes (default: the manifest's prefix)",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="preflight only: report everything, write nothing"
+    )
     parser.add_argument("--no-device", action="store_true", help="do not look for GPUs on this machine")
-    parser.add_argument("--reuse", choices=("auto", "copy"), default="auto", help="how equal files of older generations are reused")
+    parser.add_argument(
+        "--reuse",
+        choices=("auto", "copy"),
+        default="auto",
+        help="how equal files of older generations are reused",
+    )
     parser.add_argument("--verify-all", action="store_true", help="hash reused files again")
     parser.add_argument("--no-compile", action="store_true", help="make no bytecode")
     parser.add_argument("--no-checks", action="store_true", help="do not run the manifest's checks")
     parser.add_argument("--run-checks", action="store_true", help="run checks of an unsigned bundle too")
-    parser.add_argument("--python", default=None, metavar="PATH", help="the interpreter to use on this machine")
-    parser.add_argument("--allow-downgrade", action="store_true", help="accept a lower serial than one accepted before")
-    parser.add_argument("--force-arch", action="store_true", help="install though this machine's GPU is another one")
+    parser.add_argument(
+        "--python", default=None, metavar="PATH", help="the interpreter to use on this machine"
+    )
+    parser.add_argument(
+        "--allow-downgrade", action="store_true", help="accept a lower serial than one accepted before"
+    )
+    parser.add_argument(
+        "--force-arch", action="store_true", help="install though this machine's GPU is another one"
+    )
     add_trust(parser)
 
 
@@ -68,7 +86,9 @@ def execute(args: argparse.Namespace, out: Output) -> int:
     if answer.status == "checked":
         out.line(f"{answer.prefix}: preflight passed, nothing was written")
     elif answer.status == "unchanged":
-        out.line(f"{answer.prefix}: unchanged, {answer.generation} holds this content already and is verified")
+        out.line(
+            f"{answer.prefix}: unchanged, {answer.generation} holds this content already and is verified"
+        )
     else:
         out.line(
             f"{answer.prefix}: installed {answer.bundle} as {answer.generation}\n"
@@ -77,7 +97,9 @@ def execute(args: argparse.Namespace, out: Output) -> int:
             f"  receipt   {answer.receipt}"
         )
         for check in answer.checks:
-            out.line(f"  check     {check['name']}: {'ok' if check['ok'] else 'FAILED'} in {check['seconds']} s")
+            out.line(
+                f"  check     {check['name']}: {'ok' if check['ok'] else 'FAILED'} in {check['seconds']} s"
+            )
         for user in answer.live_users:
             out.say(f"still running from an older generation: {user}")
     out.answer(answer.to_dict(), answer.findings)

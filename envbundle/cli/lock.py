@@ -22,9 +22,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_manifest(parser)
     add_targets(parser)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a lock is stale")
-    parser.add_argument("--upgrade", action="store_true", help="forget the versions that the present lock chose")
     parser.add_argument(
-        "--upgrade-package", action="append", default=[], metavar="P", help="forget the version of this one (repeatable)"
+        "--upgrade", action="store_true", help="forget the versions that the present lock chose"
+    )
+    parser.add_argument(
+        "--upgrade-package",
+        action="append",
+        default=[],
+        metavar="P",
+        help="forget the version of this one (repeatable)",
     )
     parser.add_argument("--offline", action="store_true", help="reach no network; cache and find-links only")
     parser.add_argument(
@@ -55,7 +61,10 @@ def execute(args: argparse.Namespace, out: Output) -> int:
     status = 0
     for name, target in answer.targets.items():
         out.findings(target.findings)
-        out.line(f"{name}: {target.status}" + (f", {target.packages} packages, {target.path}" if target.packages else ""))
+        out.line(
+            f"{name}: {target.status}"
+            + (f", {target.packages} packages, {target.path}" if target.packages else "")
+        )
         if target.error is not None:
             status = max(status, status_of(target.error))
         elif target.status == "stale":

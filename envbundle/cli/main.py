@@ -60,7 +60,9 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"envbundle {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True, parser_class=_Parser)
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", title="commands", required=True, parser_class=_Parser
+    )
     for name, (module_name, summary) in COMMANDS.items():
         if name != chosen:
             commands.add_parser(name, help=summary, add_help=False)
@@ -106,7 +108,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 4
     except OSError as fault:
-        out.failure(HostError("E-IO", str(fault.filename or "this machine"), found=fault.strerror or str(fault)))
+        out.failure(
+            HostError("E-IO", str(fault.filename or "this machine"), found=fault.strerror or str(fault))
+        )
         return 4
     return status
 

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 def add_manifest(parser: argparse.ArgumentParser) -> None:
     """``--manifest``."""
     parser.add_argument(
-        "--manifest", default=str(defaults.MANIFEST), metavar="F", help="the manifest (default: ./envbundle.toml)"
+        "--manifest",
+        default=str(defaults.MANIFEST),
+        metavar="F",
+        help="the manifest (default: ./envbundle.toml)",
     )
 
 
@@ -35,7 +38,12 @@ def add_targets(parser: argparse.ArgumentParser, *, required: bool = False) -> N
 def add_target(parser: argparse.ArgumentParser) -> None:
     """``--arch``/``--target``, one."""
     parser.add_argument(
-        "--arch", "--target", dest="target", default=None, metavar="T", help="which bundle: a target's name, tag or GPU"
+        "--arch",
+        "--target",
+        dest="target",
+        default=None,
+        metavar="T",
+        help="which bundle: a target's name, tag or GPU",
     )
 
 
@@ -47,9 +55,15 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
         metavar="F",
         help="OpenSSH allowed_signers file (default: $ENVBUNDLE_ALLOWED_SIGNERS, else the user's configuration)",
     )
-    parser.add_argument("--signer", action="append", default=[], metavar="P", help="accept this principal only (repeatable)")
-    parser.add_argument("--revoked", default=None, metavar="F", help="public keys or fingerprints that are no longer trusted")
-    parser.add_argument("--id", default=None, metavar="ID", help="the bundle's id, had over a channel already trusted")
+    parser.add_argument(
+        "--signer", action="append", default=[], metavar="P", help="accept this principal only (repeatable)"
+    )
+    parser.add_argument(
+        "--revoked", default=None, metavar="F", help="public keys or fingerprints that are no longer trusted"
+    )
+    parser.add_argument(
+        "--id", default=None, metavar="ID", help="the bundle's id, had over a channel already trusted"
+    )
     parser.add_argument("--allow-unsigned", action="store_true", help="accept a bundle without any signature")
 
 

@@ -23,10 +23,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_manifest(parser)
     add_targets(parser)
-    parser.add_argument("-o", "--output", default=str(defaults.STORE), metavar="STORE", help="the store (default: ./dist)")
+    parser.add_argument(
+        "-o", "--output", default=str(defaults.STORE), metavar="STORE", help="the store (default: ./dist)"
+    )
     signing = parser.add_mutually_exclusive_group()
-    signing.add_argument("--key", default=None, metavar="K", help="ssh private key, or agent:KEY.pub (default: ~/.ssh/id_ed25519)")
-    signing.add_argument("--unsigned", action="store_true", help="sign nothing; installs then need --allow-unsigned")
+    signing.add_argument(
+        "--key",
+        default=None,
+        metavar="K",
+        help="ssh private key, or agent:KEY.pub (default: ~/.ssh/id_ed25519)",
+    )
+    signing.add_argument(
+        "--unsigned", action="store_true", help="sign nothing; installs then need --allow-unsigned"
+    )
     parser.add_argument("--level", type=int, default=1, metavar="N", help="zstd level (default: 1)")
     parser.add_argument("--offline", action="store_true", help="reach no network; cache and find-links only")
 

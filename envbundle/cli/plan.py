@@ -29,7 +29,9 @@ def execute(args: argparse.Namespace, out: Output) -> int:
     gpus = list(answer["target"]["gpus"]) or ["no GPU"]
     out.line(f"{answer['lock']}: {answer['status']}, for {answer['target']['name']}")
     width = max([len(row["distribution"]) + len(row["version"]) + 1 for row in answer["packages"]] + [12])
-    out.line("  ".join(["distribution".ljust(width), *(gpu.ljust(20) for gpu in gpus), "files with GPU code"]))
+    out.line(
+        "  ".join(["distribution".ljust(width), *(gpu.ljust(20) for gpu in gpus), "files with GPU code"])
+    )
     for row in answer["packages"]:
         name = f"{row['distribution']} {row['version']}"
         cells = [row["verdicts"].get(gpu, "-").ljust(20) for gpu in gpus]

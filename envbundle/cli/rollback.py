@@ -16,7 +16,9 @@ EXAMPLE = "envbundle rollback /opt/env"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("prefix", metavar="PREFIX", help="the prefix of an installed environment")
-    parser.add_argument("--to", default=None, metavar="GENERATION", help="a generation's name (default: the previous one)")
+    parser.add_argument(
+        "--to", default=None, metavar="GENERATION", help="a generation's name (default: the previous one)"
+    )
 
 
 def execute(args: argparse.Namespace, out: Output) -> int:

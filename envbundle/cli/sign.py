@@ -20,7 +20,12 @@ EXAMPLE = "envbundle sign dist --key ~/.ssh/release_ed25519"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("store", metavar="STORE", help="the store that holds the bundle")
-    parser.add_argument("--key", default=None, metavar="K", help="ssh private key, or agent:KEY.pub (default: ~/.ssh/id_ed25519)")
+    parser.add_argument(
+        "--key",
+        default=None,
+        metavar="K",
+        help="ssh private key, or agent:KEY.pub (default: ~/.ssh/id_ed25519)",
+    )
     add_target(parser)
 
 
@@ -35,6 +40,8 @@ def execute(args: argparse.Namespace, out: Output) -> int:
         passphrase=ask,
         agent=defaults.agent_socket(),
     )
-    out.line(f"{answer.tag}: signed by {answer.signed_by}, {answer.signatures} signature(s) now\n  id  {answer.id}")
+    out.line(
+        f"{answer.tag}: signed by {answer.signed_by}, {answer.signatures} signature(s) now\n  id  {answer.id}"
+    )
     out.answer(answer.to_dict())
     return 0

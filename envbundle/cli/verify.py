@@ -17,7 +17,9 @@ EXAMPLE = "envbundle verify /opt/env"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("place", metavar="STORE|PREFIX", help="a store's folder, or the prefix of an environment")
+    parser.add_argument(
+        "place", metavar="STORE|PREFIX", help="a store's folder, or the prefix of an environment"
+    )
     add_target(parser)
     parser.add_argument("--quick", action="store_true", help="sizes and times only (environments)")
     add_trust(parser)

@@ -11,13 +11,13 @@ import contextlib
 import errno
 import os
 import secrets
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbundle.errors import HostError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _CODES = {
     errno.ENOSPC: ("E-SPACE", "free space on that file system, then run the same command again"),

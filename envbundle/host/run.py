@@ -83,14 +83,19 @@ def run(
         )
     except OSError as fault:
         raise HostError(
-            "E-TOOL-MISSING", words[0], expected="a program that can be started", found=fault.strerror or str(fault)
+            "E-TOOL-MISSING",
+            words[0],
+            expected="a program that can be started",
+            found=fault.strerror or str(fault),
         ) from fault
     try:
         out, err = process.communicate(stdin, timeout=timeout)
     except subprocess.TimeoutExpired as fault:
         _end_group(process.pid)
         process.communicate()
-        raise HostError("E-TIMEOUT", " ".join(words)[:200], expected=f"an end within {timeout:g} s") from fault
+        raise HostError(
+            "E-TIMEOUT", " ".join(words)[:200], expected=f"an end within {timeout:g} s"
+        ) from fault
     except BaseException:
         _end_group(process.pid)
         process.communicate()

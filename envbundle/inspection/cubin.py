@@ -89,6 +89,20 @@ def has_kernels(sections: tuple[Section, ...]) -> bool:
     return any(section.name.startswith(".text.") for section in sections)
 
 
+def names_code(data: bytes) -> bool:
+    """Whether a cubin's table of section names surely has code in it; a quick look before a full one.
+
+    False only means that a full look is needed (names may share their ends, the file may be damaged).
+    """
+    if len(data) < 64 or data[:6] != b"\x7fELF\x02\x01" or data[18:20] != b"\xbe\0":
+        return False
+    table = int.from_bytes(data[40:48], "little") + 64 * int.from_bytes(data[62:64], "little")
+    if table + 64 > len(data):
+        return False
+    offset, size = struct.unpack_from("<QQ", data, table + 24)
+    return data.find(b"\0.text.", offset, min(offset + size, len(data))) >= 0
+
+
 def kernel_names(source: Source, elf: Elf, sections: tuple[Section, ...]) -> tuple[str, ...]:
     """Return the names of the kernels, sorted: functions that the symbol table marks as entry points.
 

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from envbundle.spec.coverage import Image
 
-from .cubin import has_kernels, kernel_names, open_cubin
+from .cubin import has_kernels, kernel_names, names_code, open_cubin
 from .elf import ElfError
 from .payload import CodecMissingError, lz4_block, zstd_frame
 from .ptx import entry_names, has_entry
@@ -91,7 +92,7 @@ def read_container(source: Source, offset: int, limit: int, *, names: bool = Fal
     strange: Fault | None = None
     while at < end:
         data = source.read(at, min(_ENTRY.size, end - at))
-        if not any(data) and _zero(source, at, end):
+        if not any(data[:4]) and _zero(source, at, end):
             break
         if len(data) < _ENTRY.size:
             fault = fault or Fault(at, "an entry header of 64 bytes", f"{len(data)} bytes")
@@ -106,9 +107,7 @@ def read_container(source: Source, offset: int, limit: int, *, names: bool = Fal
             found = f"kind {row[0]}, architecture {arch}"
             strange = strange or Fault(at, "an entry of kind 1, 2 or 8 for a known architecture", found)
         else:
-            suffix = "a" if flags & SPECIFIC else "f" if flags & FAMILY else ""
-            isa = f"{row[7]}.{row[6]}" if kind == "ptx" else ""
-            images.append(Image(kind, f"{arch}{suffix}", isa))
+            images.append(_image(kind, arch, flags & (SPECIFIC | FAMILY), row[7], row[6]))
         payload = at + head
         if stored == 0:
             fault = fault or Fault(at + 8, "a payload", "0 bytes")
@@ -124,12 +123,23 @@ def read_container(source: Source, offset: int, limit: int, *, names: bool = Fal
         offset=offset,
         end=at if fault else end,
         claimed_end=claimed,
-        images=tuple(sorted(set(images))),
+        images=_alike(tuple(images)),
         state=state,
         fault=fault or strange,
         kernels=look.names,
         maybe_empty=look.guessed,
     )
+
+
+@lru_cache(maxsize=4096)
+def _image(kind: EntryKind, arch: int, flags: int, major: int, minor: int) -> Image:
+    suffix = "a" if flags & SPECIFIC else "f" if flags & FAMILY else ""
+    return Image(kind, f"{arch}{suffix}", f"{major}.{minor}" if kind == "ptx" else "")
+
+
+@lru_cache(maxsize=4096)
+def _alike(images: tuple[Image, ...]) -> tuple[Image, ...]:
+    return tuple(sorted(set(images)))
 
 
 class _Look:
@@ -172,6 +182,9 @@ class _Look:
             self.names = self.names or (entry_names(data) if self._want_names else ())
             return None
         try:
+            if not self._want_names and names_code(data):
+                self._found = True
+                return None
             source, elf, sections = open_cubin(data)
         except ElfError as fault:
             return Fault(entry.payload, f"a cubin ({fault.expected})", fault.found)

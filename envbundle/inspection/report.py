@@ -57,9 +57,10 @@ def inspect_json(
 
 def describe(scan: FileScan) -> str:
     """Return what a file holds in one line: ``SASS sm_80, sm_90; no PTX``."""
+    images = {image for group in scan.groups for image in group.images}
     held: dict[EntryKind, dict[str, None]] = {"sass": {}, "ptx": {}, "nvvm": {}}
-    for entry in sorted(scan.entries, key=lambda entry: (int(entry.arch.strip("smcopute_af")), entry.arch)):
-        held[entry.kind].setdefault(entry.arch + (f" ({entry.isa})" if entry.isa else ""))
+    for image in sorted(images, key=lambda image: (image.number, image.suffix, image.isa)):
+        held[image.kind].setdefault(image.arch + (f" ({image.isa})" if image.isa else ""))
     parts = [
         "SASS " + ", ".join(held["sass"]) if held["sass"] else "no SASS",
         "PTX " + ", ".join(held["ptx"]) if held["ptx"] else "no PTX",

@@ -12,16 +12,18 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from envbundle.errors import FormatError
 
 from .canonical import canonical
 from .digest import Digest
 from .fields import Fields, known_format, read_text
-from .layer import LayerKind
 from .names import RelPath, check_bundle_name, check_version, normalise_name
 from .target import Target
+
+if TYPE_CHECKING:
+    from .layer import LayerKind
 
 FORMAT = "envbundle.descriptor.v1"
 CONTENT_FORMAT = "envbundle.content.v1"
@@ -62,7 +64,12 @@ class Blob:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {"blob": str(self.blob), "size": self.size, "plain_size": self.plain_size, "encoding": self.encoding}
+        return {
+            "blob": str(self.blob),
+            "size": self.size,
+            "plain_size": self.plain_size,
+            "encoding": self.encoding,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +135,12 @@ class Exemption:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return {"distribution": self.distribution, "path": self.path, "gpu": self.gpu, "verdict": self.verdict}
+        return {
+            "distribution": self.distribution,
+            "path": self.path,
+            "gpu": self.gpu,
+            "verdict": self.verdict,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,14 +234,18 @@ class Descriptor:
     def from_bytes(cls, data: bytes) -> Descriptor:
         """Read a descriptor's bytes; they must be its canonical form, so that one value has one id."""
         if len(data) > MAX_DESCRIPTOR:
-            raise FormatError("E-FORMAT", "descriptor", expected=f"at most {MAX_DESCRIPTOR} bytes", found=str(len(data)))
+            raise FormatError(
+                "E-FORMAT", "descriptor", expected=f"at most {MAX_DESCRIPTOR} bytes", found=str(len(data))
+            )
         try:
             value = json.loads(data)
         except (ValueError, RecursionError) as fault:
             raise FormatError("E-FORMAT", "descriptor", expected="JSON", found=str(fault)[:200]) from fault
         descriptor = cls.from_dict(value)
         if descriptor.to_bytes() != data:
-            raise FormatError("E-FORMAT", "descriptor", expected="canonical JSON, as docs/format.md defines it")
+            raise FormatError(
+                "E-FORMAT", "descriptor", expected="canonical JSON, as docs/format.md defines it"
+            )
         return descriptor
 
     @classmethod
@@ -246,8 +262,13 @@ class Descriptor:
         stated = fields.digest("content_id")
         fields.done()
         if stated != descriptor.content_id:
-            raise FormatError("E-FORMAT", f"{where}.content_id", expected=str(descriptor.content_id), found=str(stated))
-        needed = {layer.list for layer in descriptor.content.layers} | {descriptor.content.lock, descriptor.manifest}
+            raise FormatError(
+                "E-FORMAT", f"{where}.content_id", expected=str(descriptor.content_id), found=str(stated)
+            )
+        needed = {layer.list for layer in descriptor.content.layers} | {
+            descriptor.content.lock,
+            descriptor.manifest,
+        }
         for digest in sorted(needed - set(descriptor.blobs)):
             raise FormatError("E-FORMAT", f"{where}.blobs", expected=f"a blob for {digest}", found="none")
         return descriptor

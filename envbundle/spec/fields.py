@@ -74,7 +74,7 @@ class Fields:
         return self.integer(key, minimum=minimum)
 
     def boolean(self, key: str, default: Any = _MISSING) -> bool:
-        """true or false."""
+        """Either true or false."""
         value: bool = self._typed(key, bool, "true or false", default)
         return value
 
@@ -128,7 +128,10 @@ class Fields:
         unknown = sorted(set(self._values) - self._seen)
         if unknown:
             raise FormatError(
-                "E-FORMAT", self.path(unknown[0]), expected="no such field", found=f"unknown field {unknown[0]!r}"
+                "E-FORMAT",
+                self.path(unknown[0]),
+                expected="no such field",
+                found=f"unknown field {unknown[0]!r}",
             )
 
 

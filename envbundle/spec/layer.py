@@ -93,7 +93,9 @@ class LayerEntry:
         path = RelPath(fields.text("path"))
         scheme, _, relative = path.partition("/")
         if scheme not in SCHEMES or not relative:
-            raise FormatError("E-FORMAT", fields.path("path"), expected="a scheme and a path", found=repr(path[:80]))
+            raise FormatError(
+                "E-FORMAT", fields.path("path"), expected="a scheme and a path", found=repr(path[:80])
+            )
         kind = cast("EntryType", fields.choice("type", ("file", "symlink", "entry-point"), "file"))
         if kind == "symlink":
             link = fields.text("link")
@@ -103,8 +105,16 @@ class LayerEntry:
             check_script_name(relative)
             reference = fields.text("reference")
             if scheme != "scripts" or not _REFERENCE.fullmatch(reference):
-                raise FormatError("E-FORMAT", fields.path("reference"), expected="module:attr", found=repr(reference[:80]))
-            entry = cls(path=path, type=kind, mode=0o755, reference=reference, gui=fields.boolean("gui", default=False))
+                raise FormatError(
+                    "E-FORMAT", fields.path("reference"), expected="module:attr", found=repr(reference[:80])
+                )
+            entry = cls(
+                path=path,
+                type=kind,
+                mode=0o755,
+                reference=reference,
+                gui=fields.boolean("gui", default=False),
+            )
         else:
             entry = cls._file(fields, path)
         fields.done()
@@ -114,7 +124,9 @@ class LayerEntry:
     def _file(cls, fields: Fields, path: str) -> LayerEntry:
         mode = fields.integer("mode")
         if mode not in (0o644, 0o755):
-            raise FormatError("E-FORMAT", fields.path("mode"), expected="420 or 493 (0644 or 0755)", found=str(mode))
+            raise FormatError(
+                "E-FORMAT", fields.path("mode"), expected="420 or 493 (0644 or 0755)", found=str(mode)
+            )
         size = fields.integer("size")
         sha256 = fields.digest("sha256")
         inline: bytes | None = None
@@ -126,12 +138,17 @@ class LayerEntry:
             except (binascii.Error, ValueError) as fault:
                 raise FormatError("E-FORMAT", fields.path("inline"), expected="base64") from fault
             if segments or len(inline) != size or size > INLINE_LIMIT or Digest.of(inline) != sha256:
-                raise FormatError("E-FORMAT", fields.path("inline"), expected="the file's own bytes and no segments")
+                raise FormatError(
+                    "E-FORMAT", fields.path("inline"), expected="the file's own bytes and no segments"
+                )
         elif sum(s.length for s in segments) != size:
             raise FormatError("E-FORMAT", fields.path("segments"), expected=f"{size} bytes in all")
         return cls(
             path=path,
-            role=cast("Role", fields.choice("role", ("file", "script", "record", "direct-url", "kernelspec"), "file")),
+            role=cast(
+                "Role",
+                fields.choice("role", ("file", "script", "record", "direct-url", "kernelspec"), "file"),
+            ),
             mode=mode,
             size=size,
             sha256=sha256,
@@ -146,7 +163,12 @@ class LayerEntry:
         if self.type == "entry-point":
             value = {"path": self.path, "type": "entry-point", "reference": self.reference}
             return {**value, "gui": True} if self.gui else value
-        entry: dict[str, Any] = {"path": self.path, "mode": self.mode, "size": self.size, "sha256": str(self.sha256)}
+        entry: dict[str, Any] = {
+            "path": self.path,
+            "mode": self.mode,
+            "size": self.size,
+            "sha256": str(self.sha256),
+        }
         if self.role != "file":
             entry["role"] = self.role
         if self.inline is not None:
@@ -161,11 +183,15 @@ def check_link(path: str, link: str) -> None:
     depth = path.count("/") - 1
     parts = link.split("/")
     if not link or link.startswith("/") or any(ord(c) < 32 for c in link) or "\\" in link:
-        raise IntegrityError("E-PATH", ascii(path), expected="a relative link inside its scheme", found=ascii(link)[:200])
+        raise IntegrityError(
+            "E-PATH", ascii(path), expected="a relative link inside its scheme", found=ascii(link)[:200]
+        )
     for part in parts:
         depth += -1 if part == ".." else 0 if part in (".", "") else 1
         if depth < 0:
-            raise IntegrityError("E-PATH", ascii(path), expected="a link that stays inside", found=ascii(link)[:200])
+            raise IntegrityError(
+                "E-PATH", ascii(path), expected="a link that stays inside", found=ascii(link)[:200]
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +206,11 @@ class WheelRef:
     def from_dict(cls, value: Any, where: str = "wheel") -> WheelRef:
         """Read the JSON form."""
         fields = Fields(value, where)
-        ref = cls(filename=RelPath(fields.text("filename")), sha256=fields.digest("sha256"), size=fields.integer("size"))
+        ref = cls(
+            filename=RelPath(fields.text("filename")),
+            sha256=fields.digest("sha256"),
+            size=fields.integer("size"),
+        )
         fields.done()
         return ref
 
@@ -250,13 +280,15 @@ class Layer:
     def check(self, where: str = "layer") -> None:
         """Raise ``FormatError`` where entries are unsorted, repeated, or reach outside their chunks."""
         paths = [entry.path.encode("utf-8") for entry in self.entries]
-        if any(a >= b for a, b in zip(paths, paths[1:], strict=False)):
+        if any(paths[i] >= paths[i + 1] for i in range(len(paths) - 1)):
             raise FormatError("E-FORMAT", f"{where}.entries", expected="paths in strictly ascending order")
         sizes = dict(self.chunks)
         for entry in self.entries:
             for segment in entry.segments:
                 if segment.offset + segment.length > sizes.get(segment.chunk, -1):
-                    raise FormatError("E-FORMAT", f"{where}: {entry.path}", expected="segments inside listed chunks")
+                    raise FormatError(
+                        "E-FORMAT", f"{where}: {entry.path}", expected="segments inside listed chunks"
+                    )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

@@ -7,11 +7,13 @@ packages, each with one wheel, and the ``[tool.envbundle]`` table.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from .coverage import Counts, Entry
-from .descriptor import Exemption, Origin
-from .digest import Digest
-from .target import Target
+if TYPE_CHECKING:
+    from .coverage import Counts, Entry
+    from .descriptor import Exemption, Origin
+    from .digest import Digest
+    from .target import Target
 
 LOCK_FORMAT = 1
 
@@ -61,7 +63,9 @@ class DistributionEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlayFile:
-    """One file of an overlay. ``path`` is relative to site-packages (purelib/platlib of the base); ``mode``
+    """One file of an overlay.
+
+    ``path`` is relative to site-packages (purelib/platlib of the base); ``mode``
     is 0o644 or 0o755; ``replaces`` is the digest of the base file, None where the overlay adds the file.
     """
 

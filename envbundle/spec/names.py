@@ -21,21 +21,27 @@ _SCRIPT = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._+ -]{0,253}[A-Za-z0-9_+])?")
 def normalise_name(text: str) -> str:
     """Return the normalised name; raises ``IntegrityError`` (E-NAME) for what is no distribution name."""
     if not _NAME.fullmatch(text):
-        raise IntegrityError("E-NAME", "distribution name", expected="letters, digits, . _ -", found=repr(text[:80]))
+        raise IntegrityError(
+            "E-NAME", "distribution name", expected="letters, digits, . _ -", found=repr(text[:80])
+        )
     return re.sub(r"[-_.]+", "-", text).lower()
 
 
 def check_bundle_name(text: str) -> str:
     """Return ``text`` if it may name a bundle (it becomes part of a tag), else raise E-NAME."""
     if not _BUNDLE.fullmatch(text):
-        raise IntegrityError("E-NAME", "bundle name", expected="lower-case letters, digits, . _ -", found=repr(text[:80]))
+        raise IntegrityError(
+            "E-NAME", "bundle name", expected="lower-case letters, digits, . _ -", found=repr(text[:80])
+        )
     return text
 
 
 def check_version(text: str) -> str:
     """Return ``text`` if it may be a version in a tag or file name, else raise E-NAME."""
     if not _VERSION.fullmatch(text):
-        raise IntegrityError("E-NAME", "version", expected="letters, digits, . _ + ! -", found=repr(text[:80]))
+        raise IntegrityError(
+            "E-NAME", "version", expected="letters, digits, . _ + ! -", found=repr(text[:80])
+        )
     return text
 
 
@@ -51,7 +57,7 @@ class RelPath(str):
 
     __slots__ = ()
 
-    def __new__(cls, text: str) -> RelPath:
+    def __new__(cls, text: str) -> RelPath:  # noqa: PYI034 - a value type, never subclassed
         """Check ``text``; raises ``IntegrityError`` (E-PATH) naming it in escaped form."""
         fault = _fault(text)
         if fault:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from envbundle.errors import FormatError
 
 from .canonical import canonical
 from .descriptor import Exemption
-from .digest import Digest
 from .fields import Fields, known_format
 from .finding import Finding
 from .names import RelPath, check_bundle_name, check_version
 from .target import Target
+
+if TYPE_CHECKING:
+    from .digest import Digest
 
 FORMAT = "envbundle.receipt.v1"
 RECEIPT_FOLDER = ".envbundle"

@@ -33,7 +33,10 @@ class Arch:
     def __post_init__(self) -> None:
         if not (_SM.fullmatch(self.name) or _GFX.fullmatch(self.name)):
             raise FormatError(
-                "E-ARCH-NAME", "GPU architecture", expected="sm_90, sm_103a, sm_100f or gfx942", found=repr(self.name)
+                "E-ARCH-NAME",
+                "GPU architecture",
+                expected="sm_90, sm_103a, sm_100f or gfx942",
+                found=repr(self.name),
             )
 
     @classmethod
@@ -70,7 +73,9 @@ class Arch:
 def check_target_name(text: str) -> str:
     """Return ``text`` if it may name a target, else raise ``FormatError`` (E-TARGET-NAME)."""
     if not _NAME.fullmatch(text):
-        raise FormatError("E-TARGET-NAME", "target name", expected="[a-z0-9][a-z0-9_-]*", found=repr(text[:80]))
+        raise FormatError(
+            "E-TARGET-NAME", "target name", expected="[a-z0-9][a-z0-9_-]*", found=repr(text[:80])
+        )
     return text
 
 
@@ -85,7 +90,10 @@ def check_platform(text: str) -> str:
     """Return ``text`` if it is a platform as described in the module, else raise ``FormatError``."""
     if not _PLATFORM.fullmatch(text):
         raise FormatError(
-            "E-PLATFORM", "platform", expected='"x86_64-manylinux_2_39" or "aarch64-manylinux_2_39"', found=repr(text[:80])
+            "E-PLATFORM",
+            "platform",
+            expected='"x86_64-manylinux_2_39" or "aarch64-manylinux_2_39"',
+            found=repr(text[:80]),
         )
     return text
 
@@ -93,7 +101,9 @@ def check_platform(text: str) -> str:
 def check_driver(text: str) -> str:
     """Return ``text`` if it is an NVIDIA driver version or branch (``580``, ``580.65.06``)."""
     if not _DRIVER.fullmatch(text):
-        raise FormatError("E-DRIVER-VERSION", "driver", expected='"580" or "580.65.06"', found=repr(text[:40]))
+        raise FormatError(
+            "E-DRIVER-VERSION", "driver", expected='"580" or "580.65.06"', found=repr(text[:40])
+        )
     return text
 
 
