@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from envbundle import schemas
+
 from .source import PACKAGE, module_files, relative
 
 if TYPE_CHECKING:
@@ -60,18 +62,20 @@ def modules_named(path: Path) -> set[str]:
     return named
 
 
-def has_case(path: Path, marks: set[str]) -> bool:
-    """Whether a file is a case of its folder: it defines one of the names that cases define."""
+def is_case(path: Path, mark: str) -> bool:
+    """Whether a file is a case of its folder: it defines ``mark``; where there is none, all but interface.py."""
+    if not mark:
+        return path.stem != "interface"
     tree = ast.parse(path.read_text("utf-8"))
-    return any(isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in marks for node in tree.body)
+    return any(isinstance(node, ast.FunctionDef) and node.name == mark for node in tree.body)
 
 
-# What makes a file of the folder a case: the names it defines. None: every file but the table is one.
-FOLDERS: dict[str, set[str] | None] = {
-    "cli": {"execute"},
-    "installer/fixers": None,
-    "installer/invariants": None,
-    "transfer/locations": None,
+# The folders of cases, and the function that tells a case from the files that serve all of them.
+FOLDERS: dict[str, str] = {
+    "cli": "execute",
+    "installer/fixers": "",
+    "installer/invariants": "",
+    "transfer/locations": "",
 }
 PRESENT = [
     folder for folder in FOLDERS if (PACKAGE / folder).is_dir() and list((PACKAGE / folder).glob("[a-z]*.py"))
@@ -82,11 +86,10 @@ PRESENT = [
 def test_every_case_has_its_line(folder: str) -> None:
     table = table_file(PACKAGE / folder)
     assert table is not None, f"no dict literal in {folder}/table.py or {folder}/__init__.py"
-    marks = FOLDERS[folder]
     cases = {
         path.stem
         for path in (PACKAGE / folder).glob("*.py")
-        if path != table and path.name != "__init__.py" and (marks is None or has_case(path, marks))
+        if path != table and path.name != "__init__.py" and is_case(path, FOLDERS[folder])
     }
     assert cases, f"{folder} holds no case at all"
     assert cases - modules_named(table) == set()
@@ -101,6 +104,13 @@ def test_every_line_has_its_file(folder: str) -> None:
         stems = {path.stem for path in table.parent.glob("*.py")}
         modules = {ast.literal_eval(value)[0] for value in table_lines(table).values()}
         assert modules - stems == set()
+
+
+def test_every_kind_of_invariant_is_looked_at() -> None:
+    """What a manifest may demand, the installer can check."""
+    cases = schemas.load("manifest")["definitions"]["invariant"]["properties"]["kind"]["enum"]
+    for table in PACKAGE.glob("installer/invariants/__init__.py"):
+        assert set(table_lines(table)) == set(cases)
 
 
 def test_commands_are_documented() -> None:
