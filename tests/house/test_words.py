@@ -16,7 +16,7 @@ LIMIT = 400
 BINARY = {".so", ".o", ".a", ".cubin", ".fatbin", ".png", ".whl", ".gz", ".zst", ".tar", ".pyc"}
 # Spelt in pieces so that this file does not find itself.
 UNFINISHED = re.compile(
-    "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X+", "raise NotImplemented" + "Error", "place" + "holder"])
+    "|".join(["TO" + "DO", "FIX" + "ME", r"\bXX" + r"X\b", "raise NotImplemented" + "Error", "place" + "holder"])
 )
 MACHINE_PATHS = re.compile(
     r"(?<![\w.-])/(?:" + "|".join(["wo" + "rk", "opt/py" + "pi", "opt/whe" + "els", "tmp/bo" + "ot"]) + r")/"
