@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from envbundle.progress import SILENT, Reporter
-from envbundle.spec.descriptor import Descriptor
 from envbundle.spec.finding import Finding
 from envbundle.store.bundle import parse_descriptor
 from envbundle.transfer.copy import CopyResult, copy_bundle
-from envbundle.transfer.location import open_location, parse_location
+from envbundle.transfer.location import open_destination, open_location, parse_location
 from envbundle.trust.trusted import accept, check_signatures
 
 from .stores import choose_bundles
@@ -19,6 +18,7 @@ from .trust import TrustChoice, policy_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from envbundle.spec.descriptor import Descriptor
     from envbundle.store.bundle import BundleRef
     from envbundle.trust.policy import TrustPolicy
 
@@ -84,7 +84,7 @@ def copy(
     policy = policy_of(trust) if trust.says_whom else None
     findings: list[Finding] = []
     judge = _judge(policy, findings)
-    opened = open_location(there, create=not dry_run)
+    opened = open_destination(there, dry_run=dry_run)
     results = tuple(
         copy_bundle(here, opened, bundle.tag, judge=judge, check=check, dry_run=dry_run, reporter=reporter)
         for bundle in bundles
@@ -96,7 +96,7 @@ def _judge(policy: TrustPolicy | None, findings: list[Finding]) -> Callable[[Bun
     def judge(ref: BundleRef) -> Descriptor:
         if policy is not None:
             trusted = accept(
-                ref.descriptor, ref.signatures, policy=policy, parse=Descriptor.from_bytes, subject=ref.tag
+                ref.descriptor, ref.signatures, policy=policy, parse=parse_descriptor, subject=ref.tag
             )
             findings.extend(trusted.trust.findings)
             return trusted.descriptor

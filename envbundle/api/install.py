@@ -14,6 +14,7 @@ from envbundle.installer.options import InstallOptions
 from envbundle.installer.preflight import refuse
 from envbundle.progress import SILENT, Reporter
 from envbundle.store.layout import DirectoryStore
+from envbundle.store.read import read_plain
 
 from .stores import choose_bundle, trusted_bundle
 from .trust import TrustChoice, policy_of
@@ -89,6 +90,8 @@ def install(
     bundle = choose_bundle(store, target)
     ref, trusted = trusted_bundle(store, bundle.tag, policy_of(trust, now))
     content = trusted.descriptor.content
+    for document in (content.lock, trusted.descriptor.manifest):
+        read_plain(store, trusted.descriptor, document)  # nothing installs from a bundle that is not whole
     prefix = choice.prefix or content.layout.get("prefix")
     if not prefix:
         raise UserInputError(

@@ -223,7 +223,7 @@ def _exempt_already(
 def lock_is_fresh(opened: OpenManifest, lock: Lock, path: Path) -> None:
     """Raise ``VerdictError`` (E-LOCK-STALE) if ``lock`` was made from another state of the manifest."""
     name = lock.target.name
-    spec = opened.manifest.find_target(name)
+    spec = opened.manifest.spec(name)
     asked = read_asked(opened.manifest.resolve_for(name), opened.folder, spec.target)
     now = manifest_digest(opened.manifest, name, asked.files)
     if now != lock.manifest:

@@ -6,11 +6,11 @@ import json
 from typing import TYPE_CHECKING
 
 from envbundle.errors import EnvbundleError, UserInputError
-from envbundle.spec.descriptor import Descriptor
-from envbundle.store.bundle import check_bundle, find_bundles, read_bundle
+from envbundle.store.bundle import check_bundle, find_bundles, parse_descriptor, read_bundle
 from envbundle.trust.trusted import TrustedDescriptor, accept
 
 if TYPE_CHECKING:
+    from envbundle.spec.descriptor import Descriptor
     from envbundle.store.bundle import BundleRef, BundleSummary
     from envbundle.store.protocol import Store
     from envbundle.trust.policy import TrustPolicy
@@ -72,6 +72,6 @@ def trusted_bundle(
     descriptor names.
     """
     ref = read_bundle(store, tag)
-    trusted = accept(ref.descriptor, ref.signatures, policy=policy, parse=Descriptor.from_bytes, subject=tag)
+    trusted = accept(ref.descriptor, ref.signatures, policy=policy, parse=parse_descriptor, subject=tag)
     check_bundle(ref, trusted.descriptor)
     return ref, trusted

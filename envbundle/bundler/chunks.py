@@ -12,7 +12,7 @@ import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from envbundle.spec.descriptor import Blob
 from envbundle.spec.digest import Digest
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
     from .packing import ChunkTicket
 
-MAX_WORKERS_AT_ONCE = 3
-"""Big pieces in flight at most: each costs its plain and its encoded bytes, and 300 MiB is the bound."""
+IN_FLIGHT = 2 * BIG_PIECE_SIZE
+"""Plain bytes on their way at most. Each costs as much again while it is encoded, beside a pack and a piece that
+are being filled: 192 MiB where nothing compresses. One thread inflates, so more would not make it faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class ChunkWriter:
         self._store, self._level = store, level
         threads = max(1, workers if workers is not None else usable_cpus())
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="envbundle-chunk")
-        self._room = _Room(BIG_PIECE_SIZE * min(threads, MAX_WORKERS_AT_ONCE))
+        self._room = _Room(IN_FLIGHT)
         self._known: dict[tuple[Digest, bool], StoredChunk] = {}
         self._fresh: dict[Digest, int] = {}
 
@@ -94,15 +95,13 @@ class ChunkWriter:
         """Store one document (layer list, lock, manifest) in the calling thread."""
         return self._write(plain, packed=False, digest=None)
 
-    def submit(self, plain: bytearray | bytes, *, packed: bool, digest: Digest | None) -> _Ticket:
+    def submit(self, plain: bytes, *, packed: bool, digest: Digest | None) -> _Ticket:
         """Hand one chunk to the pool; waits for room, raises what another chunk's writing raised."""
         size = len(plain)
         self._room.take(size)
         return _Ticket(self._pool.submit(self._work, plain, packed=packed, digest=digest, size=size))
 
-    def _work(
-        self, plain: bytearray | bytes, *, packed: bool, digest: Digest | None, size: int
-    ) -> StoredChunk:
+    def _work(self, plain: bytes, *, packed: bool, digest: Digest | None, size: int) -> StoredChunk:
         try:
             return self._write(plain, packed=packed, digest=digest)
         except BaseException as error:
@@ -112,12 +111,12 @@ class ChunkWriter:
             del plain
             self._room.give(size)
 
-    def _write(self, plain: bytearray | bytes, *, packed: bool, digest: Digest | None) -> StoredChunk:
+    def _write(self, plain: bytes, *, packed: bool, digest: Digest | None) -> StoredChunk:
         sha256 = Digest.of(plain) if digest is None else digest
         known = self._known.get((sha256, packed))
         if known is not None:
             return known
-        data, encoding = encode(cast("bytes", plain), level=self._level, long=packed)
+        data, encoding = encode(plain, level=self._level, long=packed)
         stored = Digest.of(data)
         blob = Blob(blob=stored, size=len(data), plain_size=len(plain), encoding=encoding)
         if not self._store.has(stored, len(data)):
@@ -135,7 +134,7 @@ class LayerChunks:
         self._writer = writer
         self._tickets: list[_Ticket] = []
 
-    def add(self, plain: bytearray, *, packed: bool, digest: Digest | None = None) -> ChunkTicket:
+    def add(self, plain: bytes, *, packed: bool, digest: Digest | None = None) -> ChunkTicket:
         """Take one chunk."""
         ticket = self._writer.submit(plain, packed=packed, digest=digest)
         self._tickets.append(ticket)

@@ -42,7 +42,7 @@ def layer_ref(made: MadeLayer, origin: Origin) -> LayerRef:
         distribution=layer.distribution,
         version=layer.version,
         origin=origin,
-        files=sum(entry.type == "file" for entry in layer.entries),
+        files=len(layer.entries),
         bytes=layer.file_bytes,
     )
 

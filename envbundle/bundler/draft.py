@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from envbundle.errors import IntegrityError
 from envbundle.spec.digest import Digest
 from envbundle.spec.finding import Finding
 from envbundle.spec.layer import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from envbundle.spec.descriptor import Blob
+    from envbundle.spec.lock import LockedPackage
 
     from .chunks import LayerChunks
 
@@ -182,3 +184,23 @@ def _not_executable(path: str, distribution: str, version: str) -> Finding:
         found="mode 0644",
         hint="whoever starts it gets a permission error: have the wheel rebuilt with the mode",
     )
+
+
+def check_identity(package: LockedPackage, name: str, version: str) -> None:
+    """Raise ``IntegrityError`` (E-WHEEL-NAME) unless a wheel's name and version are the locked ones."""
+    if (name, version) == (package.name, package.version):
+        return
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415  slow to import, rarely needed
+
+    try:
+        same = name == package.name and Version(version) == Version(package.version)
+    except InvalidVersion:
+        same = version == package.version
+    if not same:
+        raise IntegrityError(
+            "E-WHEEL-NAME",
+            package.wheel.filename,
+            expected=f"{package.name} {package.version}, as locked",
+            found=f"{name} {version}",
+            hint="lock again: the lock does not fit its own wheel",
+        )

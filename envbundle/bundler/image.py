@@ -12,14 +12,12 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, BinaryIO
 
-from packaging.version import InvalidVersion, Version
-
 from envbundle.errors import IntegrityError
 from envbundle.inspection.wheel import WheelContents, WheelMember, iter_members, read_wheel
 from envbundle.inspection.zipdir import MemberStream, read_pieces
 from envbundle.spec.layer import LayerEntry, WheelRef
 
-from .draft import LayerDraft, is_left_out
+from .draft import LayerDraft, check_identity, is_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -130,19 +128,3 @@ def _not_locked(code: str, wheel: LockedWheel, expected: str, found: str) -> Int
         found=found,
         hint="get the wheel again, or lock again",
     )
-
-
-def check_identity(package: LockedPackage, name: str, version: str) -> None:
-    """Raise ``IntegrityError`` (E-WHEEL-NAME) unless a wheel's name and version are the locked ones."""
-    try:
-        same = name == package.name and Version(version) == Version(package.version)
-    except InvalidVersion:
-        same = version == package.version
-    if not same:
-        raise IntegrityError(
-            "E-WHEEL-NAME",
-            package.wheel.filename,
-            expected=f"{package.name} {package.version}, as locked",
-            found=f"{name} {version}",
-            hint="lock again: the lock does not fit its own wheel",
-        )

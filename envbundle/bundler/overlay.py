@@ -55,7 +55,7 @@ def draft_overlay(locked: LockedOverlay, base: Layer, source: FileSource, chunks
 
 
 def check_files(locked: LockedOverlay, source: FileSource) -> None:
-    """Raise ``VerdictError`` (E-OVERLAY-CHANGED) unless the folder holds what the lock says, byte for byte."""
+    """Raise ``VerdictError`` (E-OVERLAY-CHANGED) unless the folder holds the locked files, byte for byte."""
     prefix = check_listing(locked, source)
     changed = []
     for file in locked.files:
@@ -94,7 +94,7 @@ def _ignored(path: str) -> bool:
 
 
 def _prefix(locked: LockedOverlay, listed: set[str]) -> str:
-    """Return the package that the folder stands for, as ``"P/"``, or ``""`` where it stands for site-packages.
+    """Return the package that the folder stands for, as ``"P/"``; ``""`` where that is site-packages.
 
     The lock holds site-packages paths alone; whichever reading finds more of them in the folder is meant.
     """

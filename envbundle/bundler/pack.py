@@ -22,7 +22,7 @@ from envbundle.store.codec import codec_line
 from .cache import LayerCache, layer_key
 from .chunks import ChunkWriter
 from .content import Ordered, content_of
-from .image import check_identity, draft_wheel
+from .draft import check_identity
 from .overlay import check_files, draft_overlay
 
 if TYPE_CHECKING:
@@ -151,6 +151,9 @@ class _Work:
             check_identity(package, made.layer.distribution, made.layer.version)
             self._reporter.advance(TASK, wheel.size)
             return
+        # Imported where a wheel is read: a pack that reuses all layers would spend most of its time on it.
+        from .image import draft_wheel  # noqa: PLC0415
+
         with find_wheel(package.wheel) as stream:
             draft = draft_wheel(
                 package, stream, self._writer.layer(), advance=lambda n: self._reporter.advance(TASK, n)

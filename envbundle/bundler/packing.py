@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING, Protocol
 
 from envbundle.errors import IntegrityError
@@ -46,7 +47,7 @@ class ChunkTicket(Protocol):
 class ChunkSink(Protocol):
     """Takes plain chunks in packing order and owns them from then on."""
 
-    def add(self, plain: bytearray, *, packed: bool, digest: Digest | None = None) -> ChunkTicket:
+    def add(self, plain: bytes, *, packed: bool, digest: Digest | None = None) -> ChunkTicket:
         """Take one chunk: ``packed`` if small files stand together in it; ``digest`` where already known."""
 
 
@@ -69,7 +70,7 @@ class Packer:
         self._tickets: list[ChunkTicket | None] = []
         self._sizes: list[int] = []
         self._files: dict[Digest, PackedFile] = {}
-        self._pack = bytearray()
+        self._pack = BytesIO()
         self._pack_slot = -1
 
     def add(self, path: str, size: int, claimed: Digest | None, blocks: Iterable[bytes]) -> PackedFile:
@@ -94,34 +95,32 @@ class Packer:
             return known
         if not size:
             return PackedFile(sha256, 0, ())
-        if self._pack and len(self._pack) + size > PACK_SIZE:
+        if self._pack.tell() and self._pack.tell() + size > PACK_SIZE:
             self._close_pack()
-        if not self._pack:
+        offset = self._pack.tell()
+        if not offset:
             self._pack_slot = self._reserve()
-        offset = len(self._pack)
-        self._pack += data
+        self._pack.write(data)
         return PackedFile(sha256, size, ((self._pack_slot, offset, size),))
 
     def _large(self, size: int, blocks: Iterable[bytes]) -> PackedFile:
         step, left = piece_size(size), size
         whole = hashlib.sha256()
         slices: list[tuple[int, int, int]] = []
-        piece, filled = bytearray(min(step, left)), 0
+        piece = BytesIO()
         for block in blocks:
             whole.update(block)
             view = memoryview(block)
             while view:
-                taken = min(len(view), len(piece) - filled)
-                # Through a memoryview this is one memcpy; assigning to the bytearray itself would be two.
-                memoryview(piece)[filled : filled + taken] = view[:taken]
-                filled, view = filled + taken, view[taken:]
-                if filled == len(piece):
-                    left -= filled
-                    slot = self._reserve()
-                    slices.append((slot, 0, filled))
+                taken = view[: min(step, left) - piece.tell()]
+                piece.write(taken)
+                view = view[len(taken) :]
+                if piece.tell() == min(step, left):
+                    left -= piece.tell()
+                    slices.append((self._reserve(), 0, piece.tell()))
                     if left:
-                        self._emit(slot, piece, packed=False)
-                        piece, filled = bytearray(min(step, left)), 0
+                        self._emit(slices[-1][0], piece, packed=False)
+                        piece = BytesIO()
         sha256 = Digest(whole.hexdigest())
         # The last piece waits for the end of the blocks: a file of one piece has that piece's digest.
         self._emit(slices[-1][0], piece, packed=False, digest=sha256 if len(slices) == 1 else None)
@@ -132,17 +131,19 @@ class Packer:
         self._sizes.append(0)
         return len(self._tickets) - 1
 
-    def _emit(self, slot: int, plain: bytearray, *, packed: bool, digest: Digest | None = None) -> None:
+    def _emit(self, slot: int, held: BytesIO, *, packed: bool, digest: Digest | None = None) -> None:
+        # The bytes object inside a BytesIO is handed on as it is: a chunk is never in memory twice.
+        plain = held.getvalue()
         self._sizes[slot] = len(plain)
         self._tickets[slot] = self._sink.add(plain, packed=packed, digest=digest)
 
     def _close_pack(self) -> None:
-        plain, self._pack = self._pack, bytearray()
-        self._emit(self._pack_slot, plain, packed=True)
+        held, self._pack = self._pack, BytesIO()
+        self._emit(self._pack_slot, held, packed=True)
 
     def close(self) -> None:
         """Send the open pack to the sink; nothing may be added afterwards."""
-        if self._pack:
+        if self._pack.tell():
             self._close_pack()
 
     def segments(self, packed: PackedFile) -> tuple[Segment, ...]:

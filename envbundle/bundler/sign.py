@@ -69,5 +69,5 @@ def sign_bundle(store: Store, tag: str, signer: Signer, *, subject: str = "key")
         tag=tag,
         bundle_id=descriptor.bundle_id,
         content_id=descriptor.content_id,
-        signatures=tuple(dict.fromkeys((*ref.signatures, signature))),
+        signatures=read_bundle(store, tag).signatures,
     )

@@ -1,12 +1,13 @@
 """Asking this machine what it is: GPUs, driver, glibc, interpreters, space.
 
-* GPUs are asked of ``nvidia-smi`` (its CSV form; its header says up to which CUDA the driver goes). That it is
-  absent, fails or lists nothing is an answer, not an error.
+* GPUs are asked of ``nvidia-smi`` (its CSV form; its header says up to which CUDA the driver goes). That it
+  is absent, fails or lists nothing is an answer, not an error.
 * An interpreter is asked itself, with ``-I``, so that nobody's environment variables or user site take part.
   What counts is the real path of the base executable, never a link or a virtual environment's python.
-* Nothing is written, except that ``folds_case`` may be asked of a folder: it looks and does not touch.
+* Nothing is written.
 """
 
+# ruff: noqa: PTH111, PTH118, PTH207, PTH208 - names are looked up by the hundred; text is cheaper than Path
 from __future__ import annotations
 
 import glob
@@ -40,7 +41,10 @@ _TIMEOUT = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU as the driver names it. ``capability`` is ``9.0``; ``memory`` as printed; ``mig`` if it is split."""
+    """One GPU as the driver names it.
+
+    ``capability`` is ``9.0``; ``memory`` as printed; ``mig`` says whether it is split.
+    """
 
     index: int
     name: str
@@ -62,7 +66,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices:
-    """What the driver says. ``driver`` and ``cuda`` (the newest CUDA it runs) are None where nobody could tell.
+    """What the driver says; ``driver`` and ``cuda`` (the newest it runs) are None where nobody could tell.
 
     ``reason`` says why no GPU is listed.
     """
@@ -78,8 +82,9 @@ class Interpreter:
     """A Python on this machine. ``path`` is the real path of its base executable.
 
     ``version`` is ``3.12.3``; ``python`` is ``3.12``; ``abi`` as in ``cpython-312`` (with ``t`` for a
-    free-threaded build); ``cache_tag`` what it puts into names of bytecode files; ``machine`` as ``uname -m``; ``libc`` as ``glibc 2.39`` ('' where it is not glibc); ``prefix`` its base
-    prefix; ``include`` the folder of Python.h, '' where there is none.
+    free-threaded build); ``cache_tag`` what it puts into names of bytecode files; ``machine`` as ``uname -m``;
+    ``libc`` as ``glibc 2.39`` ('' where it is not glibc); ``prefix`` its base prefix; ``include`` the folder
+    of Python.h, '' where there is none.
     """
 
     path: str
@@ -110,7 +115,10 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """Free space of the file system that a path is or would be on. ``inodes`` is None where it has no such limit."""
+    """Free space of the file system that a path is or would be on.
+
+    ``free`` is in bytes; ``inodes`` is None where the file system has no such limit.
+    """
 
     path: str
     free: int
@@ -200,19 +208,21 @@ def machine() -> str:
     return {"amd64": "x86_64", "AMD64": "x86_64", "arm64": "aarch64"}.get(found, found)
 
 
-_ASK = """
+_ASK = """\
 import json, os, platform, sys, sysconfig
 base = getattr(sys, "_base_executable", None) or sys.executable
-include = sysconfig.get_path("include", vars={"installed_base": sys.base_prefix, "base": sys.base_prefix}) or ""
+tag = sys.implementation.cache_tag or ""
+places = {"installed_base": sys.base_prefix, "base": sys.base_prefix}
+include = sysconfig.get_path("include", vars=places) or ""
 print(json.dumps({
     "path": os.path.realpath(base),
     "version": "%d.%d.%d" % sys.version_info[:3],
     "name": sys.implementation.name,
-    "abi": (sys.implementation.cache_tag or "") + ("t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""),
+    "abi": tag + ("t" if sysconfig.get_config_var("Py_GIL_DISABLED") and not tag.endswith("t") else ""),
     "machine": platform.machine(),
     "libc": " ".join(platform.libc_ver()).strip(),
     "prefix": sys.base_prefix,
-    "cache_tag": sys.implementation.cache_tag or "",
+    "cache_tag": tag,
     "include": include if os.path.exists(os.path.join(include, "Python.h")) else "",
 }))
 """
@@ -263,7 +273,9 @@ def _candidates(python: str) -> Iterator[str]:
     home = os.path.expanduser("~")
     data = os.environ.get("XDG_DATA_HOME") or os.path.join(home, ".local", "share")
     roots = [
-        os.path.join(glob.escape(os.environ.get("PYENV_ROOT") or os.path.join(home, ".pyenv")), f"versions/{python}.*"),
+        os.path.join(
+            glob.escape(os.environ.get("PYENV_ROOT") or os.path.join(home, ".pyenv")), f"versions/{python}.*"
+        ),
         os.path.join(glob.escape(data), f"uv/python/cpython-{python}.*"),
         f"/opt/python*{python}*",
         "/opt/*conda*",
@@ -277,7 +289,7 @@ def _candidates(python: str) -> Iterator[str]:
 
 
 def volume(path: Path) -> Volume:
-    """Return the free space that an ordinary user has where ``path`` is, or would be; raises ``HostError``."""
+    """Return what an ordinary user has free where ``path`` is, or would be; raises ``HostError``."""
     place = existing(path)
     try:
         status = os.statvfs(place)
@@ -301,7 +313,7 @@ def existing(path: Path) -> Path:
 
 
 def folds_case(folder: Path) -> bool:
-    """Say whether names in ``folder`` differ by case alone, as far as looking can tell (nothing is written)."""
+    """Say whether ``folder`` takes names that differ by case for one, as far as looking can tell."""
     place = existing(folder)
     try:
         names = [name for name in os.listdir(place) if name.swapcase() != name][:8]
@@ -314,7 +326,7 @@ def folds_case(folder: Path) -> bool:
         try:
             if os.path.samestat(one.lstat(), other.lstat()):
                 return True
-        except OSError:
+        except OSError:  # noqa: PERF203 - a few names
             continue
     return False
 
@@ -347,4 +359,6 @@ def read_version(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split("."))
     except ValueError as fault:
-        raise FormatError("E-FORMAT", "version", expected="numbers and dots", found=repr(text[:40])) from fault
+        raise FormatError(
+            "E-FORMAT", "version", expected="numbers and dots", found=repr(text[:40])
+        ) from fault

@@ -1,5 +1,6 @@
 """Who uses a folder right now, as far as /proc lets this user look."""
 
+# ruff: noqa: PTH115, PTH208 - /proc is read by text, thousands of names at a time
 from __future__ import annotations
 
 import os
@@ -22,15 +23,12 @@ def users_of(folder: Path, *, also: tuple[Path, ...] = ()) -> list[Use]:
     On systems without /proc, and of processes this user may not look into, nothing is known.
     """
     root = str(folder)
-    found = []
     try:
         pids = sorted(int(name) for name in os.listdir("/proc") if name.isdecimal())
     except OSError:
         return []
-    for pid in pids:
-        if pid != os.getpid() and _uses(pid, root, tuple(map(str, also))):
-            found.append(Use(pid=pid, command=_command(pid)))
-    return found
+    others = (pid for pid in pids if pid != os.getpid() and _uses(pid, root, tuple(map(str, also))))
+    return [Use(pid=pid, command=_command(pid)) for pid in others]
 
 
 def _inside(path: str, root: str) -> bool:

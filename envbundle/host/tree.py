@@ -79,7 +79,7 @@ class Tree:
             os.close(fd)
         self._folders, self._root = {}, -1
 
-    def __enter__(self) -> Tree:
+    def __enter__(self) -> Tree:  # noqa: PYI034 - typing.Self is Python 3.11's
         return self
 
     def __exit__(
@@ -137,7 +137,7 @@ class Tree:
         return self.folder(parent, create=create), name
 
     def new_file(self, path: str, mode: int) -> NewFile:
-        """Start the file ``path``; its bytes are given to ``NewFile.write``. Raises E-PATH if one is there."""
+        """Start the file ``path``; its bytes go to ``NewFile.write``. Raises E-PATH if one is there."""
         parent, name = self._split(path)
         try:
             return NewFile(os.open(name, _NEW, 0o600, dir_fd=parent), self.root / path, mode)
@@ -262,7 +262,7 @@ class Tree:
             os.close(fd)
 
     def copy(self, other: Tree, source: str, path: str, mode: int) -> Written:
-        """Copy ``source`` of ``other`` to the new file ``path``, hashing what is written, keeping its mtime."""
+        """Copy ``source`` of ``other`` to the new file ``path``, hashing what is written; keep its mtime."""
         fd = other.open_file(source)
         try:
             file = self.new_file(path, mode)

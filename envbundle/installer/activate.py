@@ -26,7 +26,9 @@ def check_environment(environment: Mapping[str, str]) -> None:
     for name, value in environment.items():
         if not _NAME.fullmatch(name) or name in ("PATH", "VIRTUAL_ENV", "PS1", "IFS"):
             raise UserInputError(
-                "E-ENVIRONMENT", ascii(name)[:100], expected="a variable's name that is not the activation's own"
+                "E-ENVIRONMENT",
+                ascii(name)[:100],
+                expected="a variable's name that is not the activation's own",
             )
         if any(ord(character) < 32 for character in value):
             raise UserInputError(
@@ -79,7 +81,7 @@ _ENVBUNDLE_SET_{name}=1; {name}={quoting.sh(value)}; export {name}
 """
         for name, value in values
     )
-    return f"""# Written by envbundle. Source it (". bin/activate"); "deactivate" gives the shell back as it was.
+    return f"""# Written by envbundle. Source it (". bin/activate"); "deactivate" gives the shell back.
 
 if [ -n "${{VIRTUAL_ENV-}}" ] && command -v deactivate >/dev/null 2>&1; then
     deactivate
@@ -117,16 +119,20 @@ hash -r 2>/dev/null || :
 
 def _csh(prefix: str, title: str, environment: Mapping[str, str]) -> str:
     back, forth = "", ""
+    for name in ("PATH", "PROMPT"):
+        old = f"_ENVBUNDLE_OLD_{name}"
+        give = f'setenv PATH "${old}:q"' if name == "PATH" else f'set prompt="${old}:q"'
+        back += f"test $?{old} != 0 && {give} && unset {old}; "
     for name, value in sorted(environment.items()):
         old = f"_ENVBUNDLE_OLD_{name}"
         back += f'unsetenv {name}; test $?{old} != 0 && setenv {name} "${old}:q" && unset {old}; '
         forth += f'if ($?{name}) set {old}="${name}:q"\nsetenv {name} {quoting.csh(value)}\n'
-    return f"""# Written by envbundle. Source it ("source bin/activate.csh"); "deactivate" gives the shell back.
+    return f"""# Written by envbundle. Source it; "deactivate" gives the shell back.
 
 if ($?VIRTUAL_ENV) then
     if ("`alias deactivate`" != "") deactivate
 endif
-alias deactivate 'test $?_ENVBUNDLE_OLD_PATH != 0 && setenv PATH "$_ENVBUNDLE_OLD_PATH:q" && unset _ENVBUNDLE_OLD_PATH; test $?_ENVBUNDLE_OLD_PROMPT != 0 && set prompt="$_ENVBUNDLE_OLD_PROMPT:q" && unset _ENVBUNDLE_OLD_PROMPT; {back}unsetenv VIRTUAL_ENV; unsetenv VIRTUAL_ENV_PROMPT; rehash; unalias deactivate'
+alias deactivate '{back}unsetenv VIRTUAL_ENV; unsetenv VIRTUAL_ENV_PROMPT; rehash; unalias deactivate'
 
 setenv VIRTUAL_ENV {quoting.csh(prefix)}
 setenv VIRTUAL_ENV_PROMPT {quoting.csh(title)}
@@ -144,9 +150,10 @@ def _fish(prefix: str, title: str, environment: Mapping[str, str]) -> str:
     back, forth = "", ""
     for name, value in sorted(environment.items()):
         old = f"_ENVBUNDLE_OLD_{name}"
-        back += f"    set -e {name}\n    if set -q {old}\n        set -gx {name} ${old}\n        set -e {old}\n    end\n"
+        back += f"    set -e {name}\n    if set -q {old}\n        set -gx {name} ${old}\n"
+        back += f"        set -e {old}\n    end\n"
         forth += f"if set -q {name}\n    set -g {old} ${name}\nend\nset -gx {name} {quoting.fish(value)}\n"
-    return f"""# Written by envbundle. Source it ("source bin/activate.fish"); "deactivate" gives the shell back.
+    return f"""# Written by envbundle. Source it; "deactivate" gives the shell back.
 
 if set -q VIRTUAL_ENV; and functions -q deactivate
     deactivate

@@ -44,7 +44,18 @@ def compile_sources(
         return
     jobs = min(os.cpu_count() or 1, 8, 1 + len(sources) // 64)
     argv = [interpreter.path, "-I", "-S", "-m", "compileall", "-qq", "-f"]
-    argv += ["--invalidation-mode", "checked-hash", "-s", str(root), "-p", shown_as, "-j", str(jobs), "-i", "-"]
+    argv += [
+        "--invalidation-mode",
+        "checked-hash",
+        "-s",
+        str(root),
+        "-p",
+        shown_as,
+        "-j",
+        str(jobs),
+        "-i",
+        "-",
+    ]
     listed = "".join(f"{root}/{source}\n" for source in sources).encode("utf-8", "surrogateescape")
     finished = runner(argv, stdin=listed, env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"}, timeout=_TIMEOUT)
     if finished.status not in (0, 1):  # 1: some source did not compile
@@ -59,7 +70,7 @@ def compile_sources(
 
 
 def read_bytecode(tree: Tree, path: str, mode: int) -> tuple[int, Digest, int, int] | None:
-    """Set the mode of a fresh bytecode file; return its size, digest, mtime in ns and inode, None if absent."""
+    """Set the mode of a fresh bytecode file; return size, digest, mtime in ns and inode, None if absent."""
     found = tree.stat(path)
     if found is None or not stat.S_ISREG(found.st_mode):
         return None

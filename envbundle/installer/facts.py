@@ -49,7 +49,9 @@ class HostFacts:
         }
 
 
-def gather(prefix: Prefix, python: str, machine: str, *, interpreter: str | None, runner: Runner) -> HostFacts:
+def gather(
+    prefix: Prefix, python: str, machine: str, *, interpreter: str | None, runner: Runner
+) -> HostFacts:
     """Look at this machine for an environment of Python ``3.N`` on ``machine`` (x86_64 or aarch64).
 
     ``interpreter`` is the only Python looked at where it is given.
@@ -79,8 +81,12 @@ def _interpreter(
     else:
         candidates = probe.interpreters(python, runner)
     for candidate in candidates:
-        fits = candidate.python == python and candidate.machine == machine and candidate.libc.startswith("glibc")
+        fits = (
+            candidate.python == python and candidate.machine == machine and candidate.libc.startswith("glibc")
+        )
         if fits and candidate.abi == "cpython-" + python.replace(".", ""):
             return candidate, ()
-        tried.append(f"{candidate.path}: {candidate.abi}, {candidate.machine}, {candidate.libc or 'no glibc'}")
+        tried.append(
+            f"{candidate.path}: {candidate.abi}, {candidate.machine}, {candidate.libc or 'no glibc'}"
+        )
     return None, tuple(tried)

@@ -6,6 +6,7 @@
   before. It needs no store, key, GPU or space.
 """
 
+# ruff: noqa: PTH104, PTH115, PTH208, PTH211 - links are read and renamed as the system calls do it
 from __future__ import annotations
 
 import contextlib
@@ -17,7 +18,6 @@ import os
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from envbundle.errors import FormatError, HostError, UserInputError
@@ -30,6 +30,7 @@ from .layout import RECEIPT, STAGE, SWITCH, GenerationName, Prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _MARK = "envbundle-generations"
 _MARK_TEXT = b"This folder belongs to envbundle: see `envbundle generations PREFIX`.\n"
@@ -79,7 +80,11 @@ def names(prefix: Prefix) -> list[str]:
     """Return the names of complete generations, oldest first."""
     with contextlib.suppress(FileNotFoundError), host_errors(prefix.home):
         found = [GenerationName.parse(entry) for entry in os.listdir(prefix.home)]
-        return [str(name) for name in sorted(n for n in found if n) if (prefix.home / str(name) / RECEIPT).is_file()]
+        return [
+            str(name)
+            for name in sorted(n for n in found if n)
+            if (prefix.home / str(name) / RECEIPT).is_file()
+        ]
     return []
 
 
@@ -200,7 +205,9 @@ def clean(prefix: Prefix) -> list[str]:
 def next_name(prefix: Prefix, content_id: Any) -> GenerationName:
     """Return the name of the next generation: one more than any there is or the log knows of."""
     used = [name for entry in os.listdir(prefix.home) if (name := GenerationName.parse(entry))]
-    used += [name for row in history(prefix) if (name := GenerationName.parse(str(row.get("generation", ""))))]
+    used += [
+        name for row in history(prefix) if (name := GenerationName.parse(str(row.get("generation", ""))))
+    ]
     return GenerationName.of(1 + max((name.seq for name in used), default=0), content_id)
 
 
@@ -338,6 +345,3 @@ def _who() -> str:
         name = str(os.getuid())
     behind = os.environ.get("SUDO_USER")
     return f"{name} (sudo by {behind})" if behind else name
-
-
-

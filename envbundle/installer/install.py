@@ -2,16 +2,16 @@
 
 * Nothing is written before preflight has no error; nothing outside the stage before everything in it was
   verified; the prefix changes by one rename at the very end.
-* Whatever fails, the stage is removed and the prefix is as it was. A run that was killed leaves the old or the
-  new environment, and the next run cleans up and finishes.
+* Whatever fails, the stage is removed and the prefix is as it was. A run that was killed leaves the old or
+  the new environment, and the next run cleans up and finishes.
 """
 
+# ruff: noqa: PTH104 - one rename of a folder
 from __future__ import annotations
 
 import os
 import secrets
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import envbundle
@@ -41,6 +41,7 @@ from .verify import verify_generation
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
+    from pathlib import Path
 
     from envbundle.host.run import Runner
     from envbundle.progress import Reporter
@@ -145,10 +146,14 @@ def _gather(prefix: Prefix, descriptor: Descriptor, options: InstallOptions, run
 
 def _read_layers(descriptor: Descriptor, store: Store, prefix: Prefix) -> list[Layer]:
     """Return the layers, from lists that a generation kept where there is one, else from the store."""
-    kept = [prefix.home / name / LAYERS for name in reversed(gens.names(prefix))] if prefix.home.is_dir() else []
+    kept = (
+        [prefix.home / name / LAYERS for name in reversed(gens.names(prefix))] if prefix.home.is_dir() else []
+    )
     layers = []
     for ref in descriptor.content.layers:
-        data = next((found for folder in kept if (found := _kept_list(folder, ref.list.hex, ref.list_size))), None)
+        data = next(
+            (found for folder in kept if (found := _kept_list(folder, ref.list.hex, ref.list_size))), None
+        )
         if data is not None:
             try:
                 layers.append(parse_layer(data, descriptor, ref))
@@ -228,7 +233,11 @@ def _existing(job: _Job, live: str | None) -> tuple[str, Receipt] | None:
             )
         except EnvbundleError:
             continue
-        if report.ok and report.receipt.content_id == job.descriptor.content_id and _same_host(job, report.receipt):
+        if (
+            report.ok
+            and report.receipt.content_id == job.descriptor.content_id
+            and _same_host(job, report.receipt)
+        ):
             return name, report.receipt
     return None
 
@@ -268,7 +277,7 @@ def _make(job: _Job, name: GenerationName) -> Receipt:
         for path in (stage_path, final):
             try:
                 remove_tree(path)
-            except HostError:
+            except HostError:  # noqa: PERF203 - two paths
                 job.reporter.note(f"could not remove {path}; the next install will")
         raise
     finally:
@@ -283,7 +292,7 @@ def _old_generations(job: _Job) -> list[OldGeneration]:
     wanted = [ref.list for ref in job.descriptor.content.layers]
     missing = set(wanted)
     found: list[OldGeneration] = []
-    for name in sorted(gens.names(job.prefix)[::-1], key=lambda name: name != live):
+    for name in sorted(gens.names(job.prefix), key=lambda name: (name == live, name), reverse=True):
         if not missing:
             break
         generation = open_generation(job.prefix.generation(name), missing)

@@ -10,6 +10,7 @@
 * The prefix's parent is taken by its real path, so what is written into scripts does not hang on a link.
 """
 
+# ruff: noqa: PTH100 - the prefix is kept as the user wrote it
 from __future__ import annotations
 
 import os

@@ -51,10 +51,8 @@ class Materialiser:
         self._workers = workers or min(4, os.cpu_count() or 1)
         self._budget = _Budget(BUDGET)
 
-    def write(
-        self, layer: Layer, files: Sequence[Wanted], done: Callable[[Wanted, Written], None]
-    ) -> None:
-        """Write ``files``, which are entries of ``layer``; raises at the first fault, leaving half a stage."""
+    def write(self, layer: Layer, files: Sequence[Wanted], done: Callable[[Wanted, Written], None]) -> None:
+        """Write ``files``, entries of ``layer``; raises at the first fault, leaving half a stage."""
         groups = list(_groups(layer, files))
         if self._workers < 2 or len(groups) < 2:
             for group in groups:
@@ -69,7 +67,9 @@ class Materialiser:
                 for future in futures:
                     future.cancel()
 
-    def _write_group(self, group: Sequence[Sequence[Wanted]], done: Callable[[Wanted, Written], None]) -> None:
+    def _write_group(
+        self, group: Sequence[Sequence[Wanted]], done: Callable[[Wanted, Written], None]
+    ) -> None:
         with self._tree.again() as tree, _Chunk(self._store, self._descriptor, self._budget) as chunk:
             for same in group:
                 for start in range(0, len(same), _OPEN_AT_ONCE):
@@ -82,7 +82,7 @@ class Materialiser:
         open_files: list[NewFile] = []
         try:
             for wanted in same:
-                open_files.append(tree.new_file(wanted.path, wanted.mode))
+                open_files.append(tree.new_file(wanted.path, wanted.mode))  # noqa: PERF401 - a fault half way
             for segment in same[0].entry.segments:
                 data = chunk.part(segment)
                 for file in open_files:
@@ -165,7 +165,7 @@ class _Chunk:
         self._budget.give(self._held)
         self._held = 0
 
-    def __enter__(self) -> _Chunk:
+    def __enter__(self) -> _Chunk:  # noqa: PYI034 - typing.Self is Python 3.11's
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -89,7 +89,7 @@ def _unprovided(path: str, claimed: Sequence[int], layers: Sequence[Layer]) -> I
 
 
 def _check_removals(content: Content, layers: Sequence[Layer]) -> None:
-    """An overlay's removals must be in ``provides``, or a removed file would be installed without a word."""
+    """Demand that an overlay's removals are in ``provides``, or removed files would be installed."""
     for index, layer in enumerate(layers):
         for item in layer.removes:
             path = installed_path(item.path, python=content.target.python, distribution=layer.distribution)
@@ -134,4 +134,6 @@ def _check_way(path: str, link: str, places: dict[str, tuple[int, LayerEntry]]) 
 
 
 def _refused(path: str, expected: str, found: str) -> IntegrityError:
-    return IntegrityError("E-PATH", ascii(path), expected=expected, found=found, hint="do not use this bundle")
+    return IntegrityError(
+        "E-PATH", ascii(path), expected=expected, found=found, hint="do not use this bundle"
+    )

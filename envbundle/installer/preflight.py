@@ -51,7 +51,9 @@ _HOST = frozenset(
 _USER = frozenset(("E-PREFIX-CHARS", "E-PREFIX-FIXED", "E-VALUE", "E-ENVIRONMENT", "E-FORMAT"))
 
 
-def judge(content: Content, plan: Plan, facts: HostFacts, options: InstallOptions, *, reused: int = 0) -> list[Finding]:
+def judge(
+    content: Content, plan: Plan, facts: HostFacts, options: InstallOptions, *, reused: int = 0
+) -> list[Finding]:
     """Return every finding about installing ``content`` on this machine; ``reused`` bytes need no space."""
     return [
         *_prefix(content, facts, options),
@@ -277,5 +279,7 @@ def invariants(content: Content, facts: HostFacts) -> list[Finding]:
                 )
             )
             continue
-        found += check({key: value for key, value in item.items() if key != "kind"}, facts, content.environment)
+        found += check(
+            {key: value for key, value in item.items() if key != "kind"}, facts, content.environment
+        )
     return found

@@ -91,7 +91,9 @@ def _untouched(row: dict[str, Any]) -> bool:
 class Reuser:
     """Takes files of ``old`` generations (the live one first) into ``tree``."""
 
-    def __init__(self, tree: Tree, old: Sequence[OldGeneration], how: Reuse, *, hash_all: bool = False) -> None:
+    def __init__(
+        self, tree: Tree, old: Sequence[OldGeneration], how: Reuse, *, hash_all: bool = False
+    ) -> None:
         self._tree, self._old, self._how, self._hash_all = tree, old, how, hash_all
         self.bytes = 0
 

@@ -7,7 +7,7 @@
 * A carriage return belongs to the interpreter's name for the kernel: a first line ends with a line feed.
 * Read forms: ``#!python`` of the wheel format; a plain absolute path, with spaces after ``#!``, quoted, with
   arguments, with CR; the ``/bin/sh`` trampolines that pip, uv, virtualenv and distlib write.
-* Left alone: ``/usr/bin/env``, interpreters outside the old prefixes (``/a/v2`` is not in ``/a/v``), binaries.
+* Left alone: ``/usr/bin/env``, interpreters outside the old prefixes (``/a/v2`` is not ``/a/v``), binaries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _PLACEHOLDER = re.compile(r"#![ \t]*(pythonw?)(?:[ \t]+(.*))?")
 _QUOTED = re.compile(r"""#![ \t]*(["'])(/[^"']+)\1(?:[ \t]+(.*))?""")
 _PLAIN = re.compile(r"#![ \t]*(/[^ \t]+)(?:[ \t]+(.*))?")
 _SHELL = re.compile(r"#![ \t]*/bin/(?:sh|dash|bash)[ \t]*")
-_EXEC = re.compile(r"""'''(?:exec'|':')?[ \t]*(?:exec[ \t]+)?(?:"([^"]+)"|'([^']+)'|([^ \t"']+))[ \t]*(.*?)[ \t]*"\$0"[ \t]+"\$@"[ \t]*""")
+_EXEC = re.compile(
+    r"""'''(?:exec'|':')?[ \t]*(?:exec[ \t]+)?(?:"([^"]+)"|'([^']+)'|([^ \t"']+))"""
+    r"""[ \t]*(.*?)[ \t]*"\$0"[ \t]+"\$@"[ \t]*"""
+)
 _END = re.compile(r"[ \t]*'[ \t]*'''|[ \t]*'''")
 _COOKIE = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-_.a-zA-Z0-9]+)")
 _COMMENT = re.compile(rb"[ \t]*#[^\r\n]*\r?\n|[ \t]*\n")
@@ -66,7 +69,9 @@ def read_shebang(data: bytes) -> Shebang | None:
         match = form.fullmatch(line)
         if match:
             name = "python" if form is _PLACEHOLDER else match[path_group]
-            return Shebang(interpreter=name, argument=(match[argument_group] or "").strip(), head=end, crlf=crlf)
+            return Shebang(
+                interpreter=name, argument=(match[argument_group] or "").strip(), head=end, crlf=crlf
+            )
     return None
 
 

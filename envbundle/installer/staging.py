@@ -115,7 +115,8 @@ class Stage:
         """Say whether a layer's files may be hard links: a published wheel that nothing was laid over."""
         ref = self._content.layers[index]
         patched = any(
-            other.kind == "overlay" and other.distribution == ref.distribution for other in self._content.layers
+            other.kind == "overlay" and other.distribution == ref.distribution
+            for other in self._content.layers
         )
         return ref.kind == "distribution" and ref.origin == "published" and not patched
 
@@ -254,9 +255,7 @@ class Stage:
             return False
         written, digest = taken
         self._note(
-            replace(
-                _installed(path, mode, written._replace(sha256=digest), source.source), fixer="bytecode"
-            )
+            replace(_installed(path, mode, written._replace(sha256=digest), source.source), fixer="bytecode")
         )
         return True
 

@@ -5,6 +5,7 @@
 * Everything here is written by envbundle, private to the generation, and its source in the receipt is None.
 """
 
+# ruff: noqa: PTH120 - paths here are text
 from __future__ import annotations
 
 import os.path

@@ -112,11 +112,17 @@ def verify_generation(
         findings += _check_chain(tree, receipt)
         files = {file.path: file for file in receipt.files}
         seen = dict(_seen(tree))
-        modified = {p for p, status in seen.items() if p in files and not _looks_right(tree, files[p], status, times=quick)}
+        modified = {
+            p
+            for p, status in seen.items()
+            if p in files and not _looks_right(tree, files[p], status, times=quick)
+        }
         missing = set(files) - set(seen)
         extra = set(seen) - set(files)
         if not quick:
-            rest = [file for p, file in files.items() if p in seen and p not in modified and file.type == "file"]
+            rest = [
+                file for p, file in files.items() if p in seen and p not in modified and file.type == "file"
+            ]
             modified |= set(_hash_all(tree, rest))
         doubtful = sorted(p for p in modified | extra if _is_bytecode(p))
         if doubtful and runner is not None:
@@ -139,7 +145,11 @@ def verify_generation(
 def require_clean(report: EnvironmentReport) -> None:
     """Raise ``IntegrityError`` (E-DRIFT and the rest) unless the report is clean."""
     findings = [finding for finding in report.findings if finding.severity == "error"]
-    kinds = (("E-MODIFIED-FILE", report.modified), ("E-MISSING-FILE", report.missing), ("E-EXTRA-FILE", report.extra))
+    kinds = (
+        ("E-MODIFIED-FILE", report.modified),
+        ("E-MISSING-FILE", report.missing),
+        ("E-EXTRA-FILE", report.extra),
+    )
     for code, paths in kinds:
         findings += [
             Finding(code=code, severity="error", subject=ascii(path)[1:-1], hint="install again to repair")
@@ -171,7 +181,7 @@ def _check_receipt(path: Path, prefix: str, receipt: Receipt) -> Iterable[Findin
 
 
 def _check_chain(tree: Tree, receipt: Receipt) -> list[Finding]:
-    """Check descriptor and layer lists against the receipt's bundle id, and the receipt's rows against them."""
+    """Check descriptor and layer lists against the receipt's bundle id, and its rows against them."""
     try:
         data = tree.read(DESCRIPTOR, MAX_DESCRIPTOR)
         if Digest.of(data) != receipt.bundle_id:
@@ -244,7 +254,9 @@ def _hash_all(tree: Tree, files: list[InstalledFile]) -> list[str]:
 
     def differing(part: list[InstalledFile]) -> list[str]:
         with tree.again() as own:
-            return [file.path for file in part if file.sha256 is None or own.digest(file.path) != file.sha256.hex]
+            return [
+                file.path for file in part if file.sha256 is None or own.digest(file.path) != file.sha256.hex
+            ]
 
     step = 256
     parts = [files[start : start + step] for start in range(0, len(files), step)]

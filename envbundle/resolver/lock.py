@@ -76,7 +76,7 @@ class _Locking:
         self, manifest: Manifest, target_name: str, context: LockContext, reporter: Reporter
     ) -> None:
         self.manifest, self.context, self.reporter = manifest, context, reporter
-        spec = manifest.find_target(target_name)
+        spec = manifest.spec(target_name)
         self.target: Target = spec.target
         self.resolve: Resolve = manifest.resolve_for(spec.target.name)
         self.findings: tuple[Finding, ...] = ()

@@ -7,10 +7,7 @@ positions, "did you mean") is read by ``envbundle.spec.manifest_text``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
-
-from envbundle.errors import UserInputError
 
 if TYPE_CHECKING:
     from .target import Target
@@ -237,26 +234,3 @@ class Manifest:
     def resolve_for(self, target: str) -> Resolve:
         """Return how versions are chosen for one target: the common settings with the target's added."""
         return self.resolve.plus(self.spec(target).resolve)
-
-    def find_target(self, text: str) -> TargetSpec:
-        """Return the target that a person means: by its name, or by a GPU that exactly one target has.
-
-        Raises ``UserInputError`` (E-TARGET-UNKNOWN) naming the targets there are.
-        """
-        for spec in self.targets:
-            if spec.target.name == text:
-                return spec
-        having = [spec for spec in self.targets if text in map(str, spec.target.gpus)]
-        if len(having) == 1:
-            return having[0]
-        names = [spec.target.name for spec in self.targets]
-        near = get_close_matches(text, names, n=1)
-        hint = (
-            f"did you mean `{near[0]}`?" if near else f"add [target.{text}] to the manifest, or name another"
-        )
-        if having:
-            hint = "several targets have that GPU: name one of " + ", ".join(s.target.name for s in having)
-        expected = "one of " + ", ".join(names)
-        raise UserInputError(
-            "E-TARGET-UNKNOWN", "target", expected=expected, found=repr(text[:80]), hint=hint
-        )

@@ -15,7 +15,8 @@ from envbundle.errors import EnvbundleError, UserInputError
 from .manifest import Manifest, PackagePolicy
 from .manifest_text import parse_manifest
 from .names import normalise_name
-from .toml_positions import KeyPath, dotted, quote_text, scan
+from .toml_positions import KeyPath, dotted, scan
+from .toml_writer import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,13 +27,13 @@ def accept_gaps(
 ) -> str:
     """Return the manifest with each gap exempted for one target: ``[target.T.package.DIST] exempt``.
 
-    ``target`` is a target's name (else E-TARGET-UNKNOWN). A gap is (distribution, path of the file in its
-    wheel); the path is written as a glob that matches it alone. Gaps that are exempt there already change
-    nothing. Raises ``UserInputError``: what ``parse_manifest`` raises, or E-MANIFEST-EDIT where the text has
-    a shape that cannot be edited safely.
+    ``target`` is the name of one of its targets (else a wrong call: ``KeyError``). A gap is (distribution,
+    path of the file in its wheel); the path is written as a glob that matches it alone. Gaps that are exempt
+    there already change nothing. Raises ``UserInputError``: what ``parse_manifest`` raises, or E-MANIFEST-EDIT
+    where the text has a shape that cannot be edited safely.
     """
     before = parse_manifest(text, filename=filename)
-    spec = before.find_target(target)
+    spec = before.spec(target)
     policies = dict(spec.packages)
     wanted: dict[str, list[str]] = {}
     for distribution, path in gaps:
@@ -42,7 +43,7 @@ def accept_gaps(
             wanted[name].append(pattern)
     for name, patterns in wanted.items():
         if patterns:
-            text = _one(text, spec.target.name, name, patterns, filename)
+            text = _one(text, target, name, patterns, filename)
     return text
 
 
@@ -61,18 +62,17 @@ def _one(text: str, target: str, name: str, patterns: list[str], filename: str) 
         filename,
         expected="a text that can be edited in place",
         found=f"a shape of [target.{target}] that cannot",
-        hint="add by hand: " + "; ".join(exemption_lines(target, name, patterns)),
+        hint="add by hand: " + "; ".join(_lines(target, name, patterns)),
     )
 
 
-def exemption_lines(target: str, distribution: str, patterns: Sequence[str]) -> tuple[str, str]:
-    """Return the two lines of TOML that exempt files (globs) of a distribution for one target."""
-    header = f"[{dotted(('target', target, 'package', normalise_name(distribution)))}]"
-    return header, _exempt_line(patterns)
+def exemption_lines(target: str, distribution: str, paths: Sequence[str]) -> tuple[str, str]:
+    """Return two lines of TOML that exempt files (paths in the wheel) of a distribution in one target."""
+    return _lines(target, normalise_name(distribution), [glob.escape(path) for path in paths])
 
 
-def _exempt_line(patterns: Sequence[str]) -> str:
-    return f"exempt = [{', '.join(map(quote_text, patterns))}]"
+def _lines(target: str, name: str, patterns: Sequence[str]) -> tuple[str, str]:
+    return f"[{dotted(('target', target, 'package', name))}]", f"exempt = {value_of(list(patterns))}"
 
 
 class _ShapeError(Exception):
@@ -100,9 +100,9 @@ def _inserted(text: str, target: str, name: str, patterns: list[str]) -> str:
     own = [block for block in blocks if _is_package(block.path, target, name)]
     around = [block for block in blocks if block.path[:2] == ("target", target)]
     if own:
-        end, lines = own[-1].end, [_exempt_line(patterns)]
+        end, lines = own[-1].end, [_lines(target, name, patterns)[1]]
     elif around:
-        end, lines = around[-1].end, ["", *exemption_lines(target, name, patterns)]
+        end, lines = around[-1].end, ["", *_lines(target, name, patterns)]
     else:
         raise _ShapeError
     stop = text.find("\n", end)

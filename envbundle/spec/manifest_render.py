@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .manifest_document import document
-from .toml_positions import dotted, quote_key, quote_text
+from .toml_positions import dotted
+from .toml_writer import key_of, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,7 +55,7 @@ class _Writer:
             self.lines.append("")
             self._comment(path)
             self.lines.append(f"[[{dotted(path)}]]" if array else f"[{dotted(path)}]")
-            self.lines.extend(f"{quote_key(key)} = {_value(key, value)}" for key, value in plain.items())
+            self.lines.extend(f"{key_of(key)} = {_value(key, value)}" for key, value in plain.items())
         for key, value in inner.items():
             self.section((*path, key), value)
 
@@ -68,14 +69,7 @@ def _is_section(value: Any) -> bool:
 
 
 def _value(key: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return quote_text(value)
-    if isinstance(value, list):
-        items = [_value(key, item) for item in value]
-        line = f"[{', '.join(items)}]"
-        if len(key) + len(line) > _WIDTH and len(items) > 1:
-            return "[\n" + "".join(f"    {item},\n" for item in items) + "]"
-        return line
-    return str(value)
+    line = value_of(value)
+    if isinstance(value, list) and len(value) > 1 and len(key) + len(line) > _WIDTH:
+        return "[\n" + "".join(f"    {value_of(item)},\n" for item in value) + "]"
+    return line

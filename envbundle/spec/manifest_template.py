@@ -1,7 +1,7 @@
 """The manifest that ``envbundle init`` writes: short, commented, and valid as it stands.
 
-A line that begins with ``#`` and no space is a setting that waits to be used: without its ``#`` the manifest must
-still be valid (a test takes all of them off at once). Prose begins with ``# ``.
+A line that begins with ``#`` and no space is a setting that waits to be used: without its ``#`` the manifest
+must still be valid (a test takes all of them off at once). Prose begins with ``# ``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .toml_positions import quote_key, quote_text
+from .toml_writer import key_of, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,16 +114,16 @@ def manifest_template(
     ``schema`` is what an editor opens for the ``#:schema`` line: a path relative to the manifest, or a URL;
     ``envbundle init`` writes the schema's file beside the manifest.
     """
-    listed = "".join(f"    {quote_text(requirement)},\n" for requirement in requirements)
+    listed = "".join(f"    {value_of(requirement)},\n" for requirement in requirements)
     return _TEMPLATE.format(
         schema=schema,
-        name=quote_text(name),
+        name=value_of(name),
         name_plain=name,
-        version=quote_text(version),
-        python=quote_text(python),
-        target=quote_key(target),
-        gpu=quote_text(gpu),
-        platform=quote_text(platform),
+        version=value_of(version),
+        python=value_of(python),
+        target=key_of(target),
+        gpu=value_of(gpu),
+        platform=value_of(platform),
         requirements=f"[\n{listed}]" if listed else "[]",
     )
 

@@ -3,16 +3,18 @@
 Every function raises ``UserInputError`` with what was expected, what was found and what to write instead; the
 manifest's reader adds file, line, column and key.
 
-* Requirements are PEP 508, versions PEP 440, distribution names are normalised as PyPA says.
+* Requirements are PEP 508 or the bare path or URL of a wheel; versions are PEP 440; distribution names are
+  normalised as PyPA says.
 * No URL may hold credentials: the manifest travels inside the bundle.
 """
 
 from __future__ import annotations
 
 import re
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from envbundle.errors import UserInputError
@@ -117,13 +119,26 @@ def parse_requirement(text: str) -> Requirement:
     expected = 'a PEP 508 requirement, as in "numpy>=2,<3" or "name @ https://..."'
     plain_text(text)
     try:
-        parsed = Requirement(text)
+        parsed = Requirement(_as_reference(text))
     except InvalidRequirement as fault:
         reason = str(fault).splitlines()[0]
         raise refuse(expected, f"{_shown(text)} ({reason})", _requirement_hint(text)) from None
     if parsed.url is not None:
         _no_credentials(parsed.url)
     return parsed
+
+
+def _as_reference(text: str) -> str:
+    """Return ``name @ path`` for the bare path or URL of a wheel, other texts as they are."""
+    place, semicolon, marker = text.partition(" ;")
+    if " @ " in place or not place.strip().endswith(".whl"):
+        return text
+    place = place.strip()
+    try:
+        name = parse_wheel_filename(unquote(place.rpartition("/")[2]))[0]
+    except InvalidWheelFilename as fault:
+        raise refuse("the path of a wheel", f"{_shown(place)} ({fault})") from None
+    return f"{name} @ {place}{semicolon}{marker}"
 
 
 def constraint(text: str) -> str:
@@ -256,7 +271,7 @@ def _requirement_hint(text: str) -> str:
         return "put the file's name into requirement-files"
     if text.startswith("-"):
         return "options do not belong here: index, find-links, constraints have their own keys"
-    if text.endswith((".whl", ".tar.gz", ".zip")) or text.startswith((".", "/")) or "://" in text:
+    if text.endswith((".tar.gz", ".zip")) or text.startswith((".", "/")) or "://" in text:
         return "write NAME @ PATH-OR-URL"
     return ""
 

@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeAlias
 from envbundle.errors import UserInputError
 
 from .toml_text import read_toml
+from .toml_writer import key_of
 
 KeyPath: TypeAlias = "tuple[str | int, ...]"
 
@@ -90,20 +91,8 @@ def dotted(path: KeyPath) -> str:
         if isinstance(part, int):
             out += f"[{part}]"
         else:
-            out += ("." if out else "") + quote_key(part)
+            out += ("." if out else "") + key_of(part)
     return out
-
-
-def quote_key(key: str) -> str:
-    """Return ``key`` as TOML writes it: bare where it may be bare, else as a basic string."""
-    return key if _BARE.fullmatch(key) else quote_text(key)
-
-
-def quote_text(text: str) -> str:
-    """Return ``text`` as a one-line TOML basic string."""
-    escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    out = (escapes.get(c, c if c >= " " and c != "\x7f" else f"\\u{ord(c):04X}") for c in text)
-    return '"' + "".join(out) + '"'
 
 
 class _LostError(Exception):

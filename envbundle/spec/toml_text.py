@@ -5,16 +5,12 @@ A fault of syntax is a ``UserInputError`` with code E-TOML and the subject ``FIL
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 from typing import Any
 
 from envbundle.errors import UserInputError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 
@@ -31,21 +27,20 @@ def decode_toml(data: bytes, *, filename: str) -> str:
 
 def read_toml(text: str, *, filename: str) -> dict[str, Any]:
     """Return the document; ``filename`` stands in messages only. Raises E-TOML for the first fault."""
+    reader = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         text.encode("utf-8")
-        document: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as fault:
-        message = str(fault)
-        place = _PLACE.search(message)
-        line, column = (int(place[1]), int(place[2])) if place and place[1] else _end(text)
-        raise _syntax(filename, line, column, message[: place.start()] if place else message) from None
+        document: dict[str, Any] = reader.loads(text)
     except UnicodeEncodeError as fault:
         line, column = _end(text[: fault.start])
         raise _syntax(filename, line, column, "half of a surrogate pair", "UTF-8 text") from None
     except RecursionError:
         raise _syntax(filename, 1, 1, "brackets nested too deeply") from None
-    except ValueError as fault:  # an integer of thousands of digits
-        raise _syntax(filename, 1, 1, str(fault)) from None
+    except ValueError as fault:  # a fault of syntax, or an integer of thousands of digits, which has no place
+        message = str(fault)
+        place = _PLACE.search(message)
+        line, column = (1, 1) if place is None else (int(place[1]), int(place[2])) if place[1] else _end(text)
+        raise _syntax(filename, line, column, message[: place.start()] if place else message) from None
     return document
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbundle.errors import FormatError, HostError
-from envbundle.host.files import atomic_write, host_error, host_errors, read_bounded, sync_folder
+from envbundle.host.files import atomic_write, host_error, host_errors, sync_folder
 from envbundle.spec.canonical import canonical
 from envbundle.spec.digest import Digest
 
@@ -64,8 +64,8 @@ class DirectoryStore:
             raise HostError(
                 "E-NOT-FOUND", self.name, expected="a store", found="no folder", hint="check the path"
             )
-        elif not (self.path / LAYOUT_FILE).exists():
-            raise _no_store(self.name)
+        elif not any((self.path / name).exists() for name in (LAYOUT_FILE, INDEX_FILE, "blobs")):
+            raise _no_store(self.name)  # with one of them it is a damaged store: reading says so
 
     def _create(self) -> None:
         with host_errors(self.name):
@@ -196,7 +196,8 @@ class DirectoryStore:
             raise FormatError(
                 "E-STORE-LAYOUT", str(path), expected="a file of every OCI image layout", found="none"
             )
-        return read_bounded(path, MAX_INDEX)
+        with host_errors(path), FileIO(path, "rb") as stream:
+            return stream.read(MAX_INDEX + 1) or b""  # one byte too many is refused by who parses it
 
     def documents(self) -> tuple[tuple[str, bytes], ...]:
         """See ``Store.documents``."""

@@ -40,8 +40,8 @@ def read_ahead(
 ) -> Iterator[tuple[Digest, bytes]]:
     """Yield (plain digest, bytes) in the given order while ``workers`` threads read and decode what follows.
 
-    At most ``workers`` + 1 plain chunks are in memory, and as many stored ones. A fault is raised where its
-    chunk's turn comes. Raises as ``read_plain``.
+    In memory are at most ``workers`` + 1 plain chunks, and ``workers`` stored ones. A fault is raised where
+    the turn of its chunk comes. Raises as ``read_plain``.
     """
     if workers < 2:
         for plain in plains:
@@ -53,14 +53,18 @@ def read_ahead(
             for plain in plains:
                 waiting.append((plain, pool.submit(read_plain, store, descriptor, plain)))
                 if len(waiting) > workers:
-                    first, future = waiting.popleft()
-                    yield first, future.result()
+                    yield _next(waiting)
             while waiting:
-                first, future = waiting.popleft()
-                yield first, future.result()
+                yield _next(waiting)
         finally:
             for _, future in waiting:
                 future.cancel()
+
+
+def _next(waiting: deque[tuple[Digest, Future[bytes]]]) -> tuple[Digest, bytes]:
+    """Take the first of ``waiting``; here, so that no local variable keeps its bytes alive."""
+    plain, future = waiting.popleft()
+    return plain, future.result()
 
 
 def read_layer(store: Store, descriptor: Descriptor, ref: LayerRef) -> Layer:
@@ -89,8 +93,7 @@ def parse_layer(data: bytes, descriptor: Descriptor, ref: LayerRef) -> Layer:
     if not same:
         raise FormatError("E-FORMAT", where, expected="canonical JSON, as docs/format.md defines it")
     stated = (ref.kind, ref.distribution, ref.version, ref.files, ref.bytes)
-    files = sum(entry.type == "file" for entry in layer.entries)
-    held = (layer.kind, layer.distribution, layer.version, files, layer.file_bytes)
+    held = (layer.kind, layer.distribution, layer.version, len(layer.entries), layer.file_bytes)
     if stated != held:
         raise _mismatch(where, str(stated), str(held))
     for digest, size in layer.chunks:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .protocol import Store
 
 TASK = "verify"
+MAX_WORKERS = 3
 
 
 def verify_store(
@@ -51,11 +52,11 @@ def verify_store(
 ) -> list[Finding]:
     """Return what is wrong (errors) or superfluous (warnings) in ``store``, or in the bundle ``tag`` of it.
 
-    ``workers`` threads decode (None: the CPUs of this process, at most 8); memory is bounded by
-    (``workers`` + 1) x 64 MiB. With a ``tag`` the rest of the store is left alone, its index is not. Raises
-    ``UserInputError`` (E-NO-BUNDLE) for a tag that is not there, and ``HostError``.
+    ``workers`` threads decode (None: the CPUs of this process, at most 3: 300 MiB are enough); memory is
+    bounded by (``workers`` + 1) x 64 MiB. With a ``tag`` the rest of the store is left alone, its index is
+    not. Raises ``UserInputError`` (E-NO-BUNDLE) for a tag that is not there, and ``HostError``.
     """
-    check = _Verification(store, reporter, workers or min(8, usable_cpus()))
+    check = _Verification(store, reporter, workers or min(MAX_WORKERS, usable_cpus()))
     index = check.index()
     if index is None:
         return check.findings

@@ -13,7 +13,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from envbundle.errors import UserInputError
+from envbundle.errors import HostError, UserInputError
+from envbundle.store.memory import MemoryStore
 
 from .directory import open_directory
 
@@ -81,6 +82,16 @@ def parse_location(text: str) -> Location:
 def open_location(location: Location, *, create: bool = False) -> Store:
     """Return the store at ``location``; with ``create`` it may come to be. Raises as its transport does."""
     return TRANSPORTS[location.kind](location.path, create)
+
+
+def open_destination(location: Location, *, dry_run: bool) -> Store:
+    """Return the store to copy to, made where it is missing; with ``dry_run`` an empty one stands in."""
+    try:
+        return open_location(location, create=not dry_run)
+    except HostError as fault:
+        if dry_run and fault.code in ("E-NOT-FOUND", "E-NOT-A-STORE"):
+            return MemoryStore(location.text)
+        raise
 
 
 def _refused(text: str, expected: str, found: str, hint: str = "") -> UserInputError:

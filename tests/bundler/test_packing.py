@@ -29,7 +29,7 @@ class Kept:
 
     chunks: list[tuple[bytes, bool]] = field(default_factory=list)
 
-    def add(self, plain: bytearray, *, packed: bool, digest: Digest | None = None) -> Ticket:
+    def add(self, plain: bytes, *, packed: bool, digest: Digest | None = None) -> Ticket:
         assert digest is None or digest == Digest.of(plain)
         self.chunks.append((bytes(plain), packed))
         return Ticket(bytes(plain), digest)

@@ -1,5 +1,6 @@
 """Small true bundles, made by the text of docs/format.md and not by the bundler."""
 
+# ruff: noqa: PTH113, PTH114, PTH115, PTH118, PTH123 - paths here are text
 from __future__ import annotations
 
 import os
@@ -86,7 +87,9 @@ class Packer:
         )
         return digest
 
-    def layer(self, files: Mapping[str, bytes], entries: Iterable[LayerEntry], *, piece: int, **more: Any) -> Layer:
+    def layer(
+        self, files: Mapping[str, bytes], entries: Iterable[LayerEntry], *, piece: int, **more: Any
+    ) -> Layer:
         """Pack ``files`` (scheme paths): small ones into one chunk, those above ``piece`` cut into pieces."""
         found = list(entries)
         executable = more.pop("executable", ())
@@ -109,7 +112,9 @@ class Packer:
                     segments.append(Segment(chunk=Digest.of(part), offset=0, length=len(part)))
             mode = 0o755 if path in executable else 0o644
             found.append(
-                LayerEntry(path=path, mode=mode, size=len(data), sha256=Digest.of(data), segments=tuple(segments))
+                LayerEntry(
+                    path=path, mode=mode, size=len(data), sha256=Digest.of(data), segments=tuple(segments)
+                )
             )
         return Layer(entries=sort_entries(found), chunks=tuple(chunks.items()), **more)
 
@@ -135,7 +140,9 @@ def pack_dist(packer: Packer, dist: Dist, piece: int) -> tuple[Layer, str]:
         LayerEntry(path=f"scripts/{name}", type="entry-point", mode=0o755, reference=reference)
         for name, reference in dist.entry_points.items()
     ]
-    entries += [LayerEntry(path=scheme_path(path), type="symlink", link=link) for path, link in dist.links.items()]
+    entries += [
+        LayerEntry(path=scheme_path(path), type="symlink", link=link) for path, link in dist.links.items()
+    ]
     if dist.record:
         metadata = f"Metadata-Version: 2.1\nName: {dist.name}\nVersion: {dist.version}\n"
         files[f"purelib/{dist.info}/METADATA"] = metadata.encode()
@@ -163,7 +170,9 @@ def pack_patch(packer: Packer, patch: Patch, base: Layer, piece: int) -> Layer:
         distribution=patch.name,
         version=patch.version,
         replaces=tuple(BaseFile(path=p, sha256=d) for p in sorted(files) if (d := there.get(p))),
-        removes=tuple(BaseFile(path=p, sha256=d) for p in map(scheme_path, patch.remove) if (d := there.get(p))),
+        removes=tuple(
+            BaseFile(path=p, sha256=d) for p in map(scheme_path, patch.remove) if (d := there.get(p))
+        ),
     )
 
 
@@ -265,7 +274,11 @@ def sample_items(value: str) -> tuple[Dist, Dist]:
     )
     lib = Dist(
         name="lib",
-        files={"lib/__init__.py": "answer = 42\n", "lib/big.bin": b"\x01\x02\x03\x04" * 5000, "lib/tool": b"#!\n"},
+        files={
+            "lib/__init__.py": "answer = 42\n",
+            "lib/big.bin": b"\x01\x02\x03\x04" * 5000,
+            "lib/tool": b"#!\n",
+        },
         executable=("lib/tool",),
     )
     return app, lib

@@ -1,5 +1,6 @@
 """The plain path: install, use, verify, upgrade, roll back."""
 
+# ruff: noqa: PTH121 - paths here are text
 from __future__ import annotations
 
 import os
@@ -33,9 +34,9 @@ def test_an_installed_environment_runs(tmp_path: Path, folder: str) -> None:
     assert report.ok, report
     assert report.checked > 20
     assert not (tmp_path / "X").exists()
-    assert output("sh", "-c", '. "$1/bin/activate"; command -v app; app', "sh", prefix).splitlines()[0] == str(
-        prefix / "bin/app"
-    )
+    assert output("sh", "-c", '. "$1/bin/activate"; command -v app; app', "sh", prefix).splitlines()[
+        0
+    ] == str(prefix / "bin/app")
 
 
 def test_upgrade_and_rollback_by_reuse(tmp_path: Path) -> None:

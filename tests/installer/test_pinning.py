@@ -37,7 +37,8 @@ def items(value: str) -> list[Dist]:
     server = Dist(
         name="server",
         files={
-            "server_main.py": f"def main():\n    exec({SERVER!r}, globals())\nif __name__ == '__main__':\n    main()\n",
+            "server_main.py": f"def main():\n    exec({SERVER!r}, globals())\n"
+            "if __name__ == '__main__':\n    main()\n",
             "valued.py": "def main():\n    import app\n    print(app.value)\n",
             "server.pth": "extra_folder\nimport pth_package\n",
             "extra_folder/through_pth.py": f"value = {value!r}\n",

@@ -1,5 +1,6 @@
 """Every fault of a manifest: its code, its place, what was found. ``»`` in a row marks where it must be seen."""
 
+# ruff: noqa: E501 - a row of a table is one line
 from __future__ import annotations
 
 import pytest
@@ -86,7 +87,8 @@ ROWS = {
     "requirement": ("E-VALUE", "resolve.requirements[0]", add('[resolve]\nrequirements = [»"numpy>="]\n')),
     "requirement with a line end": ("E-VALUE", "resolve.requirements[0]", add('[resolve]\nrequirements = [»"numpy\\n--index-url x"]\n')),
     "requirement that is an option": ("E-VALUE", "resolve.requirements[0]", add('[resolve]\nrequirements = [»"-r x.txt"]\n')),
-    "requirement that is a path": ("E-VALUE", "resolve.requirements[0]", add('[resolve]\nrequirements = [»"./x-1-py3-none-any.whl"]\n')),
+    "requirement that is an sdist": ("E-VALUE", "resolve.requirements[0]", add('[resolve]\nrequirements = [»"./x-1.tar.gz"]\n')),
+    "no wheel's name": ("E-VALUE", "resolve.requirements[0]", add('[resolve]\nrequirements = [»"./x.whl"]\n')),
     "marker": ("E-VALUE", "target.sm_90.requirements[0]", BASE + "requirements = [»\"x; python = '3'\"]\n"),
     "constraint with extras": ("E-VALUE", "resolve.constraints[0]", add('[resolve]\nconstraints = [»"a[b]<2"]\n')),
     "file like an option": ("E-VALUE", "resolve.requirement-files[0]", add('[resolve]\nrequirement-files = [»"-x"]\n')),
@@ -173,7 +175,7 @@ ROWS = {
     "from twice": ("E-CONTRADICTION", "resolve.from.A_b", add('[[resolve.index]]\nname="i"\nurl="https://h.example/s"\n[resolve.from]\na-b="i"\n»A_b="i"\n')),
     "two overlays": ("E-CONTRADICTION", "overlay[1].distribution", add('[[overlay]]\ndistribution="a.b"\npath="x"\n[[overlay]]\n»distribution="A-B"\npath="y"\n')),
     "replace and remove": ("E-CONTRADICTION", "overlay[0].remove", add('[[overlay]]\ndistribution="a"\npath="x"\nmode="replace"\n»remove=["y"]\n')),
-    "package twice": ("E-CONTRADICTION", "package.A_b", add('[package.a-b]\n[package.»A_b]\n')),
+    "package twice": ("E-CONTRADICTION", "package.A_b", add("[package.a-b]\n[package.»A_b]\n")),
     "two winners": ("E-CONTRADICTION", "package.b.winner", add('[package.a]\nwinner=["bin/x"]\n[package.b]\n»winner=["bin/x"]\n')),
     "two winners in a target": ("E-CONTRADICTION", "target.sm_90.package.b.winner", add('[package.a]\nwinner=["bin/x"]\n[target.sm_90.package.b]\n»winner=["bin/x"]\n')),
     "fixed without prefix": ("E-CONTRADICTION", "layout.mode", add('[layout]\n»mode="fixed"\n')),

@@ -1,9 +1,9 @@
 """The scanner of positions: against a writer that knows where it wrote, and against the parser's own keys."""
 
+# ruff: noqa: E501 - a row of a table is one line
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import tomlkit
@@ -11,10 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envbundle.errors import UserInputError
-from envbundle.spec.toml_positions import KeyPath, Position, dotted, quote_key, quote_text, scan
+from envbundle.spec.toml_positions import KeyPath, Position, dotted, scan
 from envbundle.spec.toml_text import decode_toml, read_toml
+from envbundle.spec.toml_writer import key_of, value_of
 
 from .manifests import texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 few = settings(max_examples=100, deadline=None)
 bare = st.from_regex(r"[A-Za-z0-9_-]{1,4}", fullmatch=True)
@@ -42,10 +46,10 @@ class Writer:
         self.put(self.draw(st.sampled_from(["", " ", "\n", ' # ] } , = "\n', "\n\n  "])))
 
     def key(self, name: str) -> None:
-        spelled = [quote_text(name)]
+        spelled = [value_of(name)]
         if "'" not in name and name.isprintable():
             spelled.append(f"'{name}'")
-        if quote_key(name) == name:
+        if key_of(name) == name:
             spelled.append(name)
         self.put(self.draw(st.sampled_from(spelled)))
 

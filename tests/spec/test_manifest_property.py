@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,12 +13,14 @@ from hypothesis import strategies as st
 from envbundle.errors import UserInputError
 from envbundle.spec.digest import Digest
 from envbundle.spec.finding import findings_of
-from envbundle.spec.manifest import Manifest
 from envbundle.spec.manifest_document import files_named, manifest_digest, relevant
 from envbundle.spec.manifest_render import render_manifest
 from envbundle.spec.manifest_text import parse_manifest
 
 from .manifests import manifests, texts
+
+if TYPE_CHECKING:
+    from envbundle.spec.manifest import Manifest
 
 few = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -90,8 +93,16 @@ values = st.recursive(
     max_leaves=6,
 )
 keys = st.sampled_from(
-    ["bundle", "resolve", "target", "overlay", "package", "layout", "invariant", "environment", "check"]
-    + [
+    [
+        "bundle",
+        "resolve",
+        "target",
+        "overlay",
+        "package",
+        "layout",
+        "invariant",
+        "environment",
+        "check",
         "group",
         "source",
         "name",

@@ -86,7 +86,7 @@ def make_layer(packer: Packer, name: str, files: dict[str, bytes], *, piece: int
         distribution=name,
         version="1.0",
         origin="published",
-        files=len(files),
+        files=len(entries),
         bytes=layer.file_bytes,
     )
 

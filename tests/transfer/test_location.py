@@ -7,7 +7,7 @@ import pytest
 
 import envbundle.transfer
 from envbundle.errors import HostError, UserInputError
-from envbundle.transfer.location import TRANSPORTS, open_location, parse_location
+from envbundle.transfer.location import TRANSPORTS, open_destination, open_location, parse_location
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,18 @@ def test_opening(tmp_path: Path) -> None:
     assert caught.value.code == "E-NOT-FOUND"
     open_location(location, create=True).put(b"x")
     assert len(list(open_location(location).blobs())) == 1
+
+
+def test_a_dry_run_makes_no_destination(tmp_path: Path) -> None:
+    location = parse_location(str(tmp_path / "s"))
+    assert open_destination(location, dry_run=True).tags() == ()
+    assert list(tmp_path.iterdir()) == []
+    open_destination(location, dry_run=False).put(b"x")
+    assert len(list(open_destination(location, dry_run=True).blobs())) == 1
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").touch()
+    with pytest.raises(HostError):
+        open_destination(parse_location(str(tmp_path / "other")), dry_run=False)
 
 
 def test_every_transport_is_in_the_table() -> None:

@@ -33,7 +33,7 @@ def fix(subject: Subject, place: Place) -> Fixed:
                         severity="warning",
                         subject=subject.path,
                         expected="a first line that ends with a line feed alone",
-                        found=f"{found.interpreter} and a carriage return, which the kernel takes for its name",
+                        found=f"{found.interpreter} and a carriage return, which belongs to the name",
                         hint="start it with the interpreter by hand, or have it repaired where it was packed",
                     ),
                 ),

@@ -1,4 +1,4 @@
-"""What must hold on the target, one file and one line a kind (``envbundle.spec.invariants`` has the fields)."""
+"""What must hold on the target: one file and one line a kind (fields: ``envbundle.spec.invariants``)."""
 
 from __future__ import annotations
 

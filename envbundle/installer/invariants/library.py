@@ -1,5 +1,6 @@
 """``kind = "library"``: the host's loader finds a shared library by its soname."""
 
+# ruff: noqa: PTH113, PTH118 - paths come as text from variables
 from __future__ import annotations
 
 import os
@@ -16,12 +17,19 @@ if TYPE_CHECKING:
 
 
 def check(fields: Mapping[str, Any], facts: HostFacts, environment: Mapping[str, str]) -> list[Finding]:
-    """See ``Invariant``. Looked at: LD_LIBRARY_PATH, the loader's cache (``ldconfig -p``), its default folders."""
+    """See ``Invariant``. Looked at: LD_LIBRARY_PATH, the loader's cache and its default folders."""
     soname = str(fields.get("soname", ""))
     paths = environment.get("LD_LIBRARY_PATH", facts.environment.get("LD_LIBRARY_PATH", ""))
     machine = facts.machine
     folders = [folder for folder in paths.split(":") if folder]
-    folders += [f"/lib/{machine}-linux-gnu", f"/usr/lib/{machine}-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"]
+    folders += [
+        f"/lib/{machine}-linux-gnu",
+        f"/usr/lib/{machine}-linux-gnu",
+        "/lib64",
+        "/usr/lib64",
+        "/lib",
+        "/usr/lib",
+    ]
     if any(os.path.isfile(os.path.join(folder, soname)) for folder in folders):
         return []
     if soname in _cached(facts):
@@ -39,7 +47,9 @@ def check(fields: Mapping[str, Any], facts: HostFacts, environment: Mapping[str,
 
 
 def _cached(facts: HostFacts) -> set[str]:
-    program = find_program("ldconfig", os.pathsep.join((facts.environment.get("PATH", ""), "/sbin", "/usr/sbin")))
+    program = find_program(
+        "ldconfig", os.pathsep.join((facts.environment.get("PATH", ""), "/sbin", "/usr/sbin"))
+    )
     if program is None:
         return set()
     try:

@@ -4,6 +4,7 @@ A safetensors file says how long it is: 8 bytes little-endian length of a JSON h
 ``data_offsets`` end where the file does. Unfinished downloads (``*.incomplete``, ``*.part``) are faults.
 """
 
+# ruff: noqa: PTH208 - names of a folder, as text
 from __future__ import annotations
 
 import hashlib

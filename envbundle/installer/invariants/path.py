@@ -1,5 +1,6 @@
 """``kind = "path"``: a path is there, of that type, with that mode, open to the user who installs."""
 
+# ruff: noqa: PTH116 - the path comes as text from the manifest
 from __future__ import annotations
 
 import os
@@ -21,7 +22,11 @@ def check(fields: Mapping[str, Any], facts: HostFacts, environment: Mapping[str,
     try:
         status = os.stat(path)
     except OSError as fault:
-        return [_fault(path, f"a {wanted}" if wanted != "any" else "something there", fault.strerror or str(fault))]
+        return [
+            _fault(
+                path, f"a {wanted}" if wanted != "any" else "something there", fault.strerror or str(fault)
+            )
+        ]
     found: list[Finding] = []
     kind = "dir" if stat.S_ISDIR(status.st_mode) else "file" if stat.S_ISREG(status.st_mode) else "special"
     if wanted not in ("any", kind):

@@ -1,5 +1,6 @@
 """``kind = "tool"``: a program is there, and says that it is at least version ``min``."""
 
+# ruff: noqa: PTH113, PTH118 - paths come as text from variables
 from __future__ import annotations
 
 import os
