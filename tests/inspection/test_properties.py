@@ -19,7 +19,7 @@ from envbundle.inspection.report import DEFAULT_ARCHS, inspect_json
 from envbundle.inspection.scan import scan_file
 from envbundle.inspection.source import BufferSource, StreamSource
 from envbundle.inspection.wheel import iter_members, read_wheel, scan_wheel
-from envbundle.inspection.zipdir import STRIDE, MemberStream, ZipEntry
+from envbundle.inspection.member import STRIDE, MemberStream, ZipEntry
 from envbundle.spec.coverage import Counts, FileScan, Image, ModuleGroup, Needs
 from envbundle.spec.finding import Finding
 from tests.builders import archive, cubin, gpu_library, modules, ptx_text, wheel_bytes, wheel_filename
