@@ -140,6 +140,7 @@ class _Scan:
                     subject=self.name,
                     expected=fault.expected,
                     found=fault.found,
+                    hint="the file is damaged or cut off: fetch or build it again" if code[0] == "E" else "",
                     offset=fault.offset,
                 )
             )

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from envbundle.errors import EnvbundleError, FormatError
 from envbundle.inspection.coverage import judge_file
+from envbundle.inspection.member import STRIDE, MemberStream, ZipEntry
 from envbundle.inspection.payload import lz4_block, zstd_frame
 from envbundle.inspection.report import DEFAULT_ARCHS, inspect_json
 from envbundle.inspection.scan import scan_file
 from envbundle.inspection.source import BufferSource, StreamSource
 from envbundle.inspection.wheel import iter_members, read_wheel, scan_wheel
-from envbundle.inspection.member import STRIDE, MemberStream, ZipEntry
 from envbundle.spec.coverage import Counts, FileScan, Image, ModuleGroup, Needs
 from envbundle.spec.finding import Finding
 from tests.builders import archive, cubin, gpu_library, modules, ptx_text, wheel_bytes, wheel_filename

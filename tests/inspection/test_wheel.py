@@ -385,7 +385,7 @@ def test_two_dist_info_directories() -> None:
 def test_renamed_wheel_is_said() -> None:
     data = wheel_bytes("a", "1", tag="cp312-cp312-linux_x86_64")
     contents = opened(data, "a-1-cp312-cp312-manylinux_2_17_x86_64.whl")
-    assert [finding.code for finding in contents.findings] == ["W-WHEEL-TAGS"]
+    assert [finding.code for finding in contents.findings] == ["N-WHEEL-TAGS"]
     assert contents.tags == {"cp312-cp312-manylinux_2_17_x86_64"}
 
 
