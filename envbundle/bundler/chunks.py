@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from .packing import ChunkTicket
 
 IN_FLIGHT = 2 * BIG_PIECE_SIZE
-"""Plain bytes on their way at most. Each costs as much again while it is encoded, beside a pack and a piece that
-are being filled: 192 MiB where nothing compresses. One thread inflates, so more would not make it faster."""
+"""Plain bytes on their way at most. Each costs as much again while it is encoded, beside a pack and a piece
+that are being filled: 192 MiB where nothing compresses. One thread inflates: more would not be faster."""
 
 
 @dataclass(frozen=True, slots=True)
