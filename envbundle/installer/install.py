@@ -30,7 +30,7 @@ from envbundle.trust.policy import check_serial
 from . import checks as checking
 from . import generations as gens
 from .facts import gather
-from .layout import DESCRIPTOR, LAYERS, RECEIPT, SIGNATURES, STAGE, Prefix
+from .layout import DESCRIPTOR, LAYERS, LOCK, MANIFEST, RECEIPT, SIGNATURES, STAGE, Prefix
 from .options import InstallResult
 from .plan import plan as make_plan
 from .preflight import judge, refuse
@@ -324,8 +324,10 @@ def _build(job: _Job, tree: Tree, final: Path, old: Sequence[OldGeneration]) -> 
 
 
 def _keep_documents(job: _Job, tree: Tree) -> None:
-    """Keep descriptor, signatures and layer lists, so that a later install and `verify` need no store."""
+    """Keep descriptor, signatures, lists, lock and manifest: a later install or `verify` needs no store."""
     tree.write(DESCRIPTOR, job.trusted.data, 0o644)
+    for path, digest in ((LOCK, job.descriptor.content.lock), (MANIFEST, job.descriptor.manifest)):
+        tree.write(path, read_plain(job.store, job.descriptor, digest), 0o644)
     tree.folder(SIGNATURES)
     for number, signature in enumerate(job.options.signatures, 1):
         tree.write(f"{SIGNATURES}/{number}.sig", signature, 0o644)

@@ -97,6 +97,10 @@ class Reuser:
         self._tree, self._old, self._how, self._hash_all = tree, old, how, hash_all
         self.bytes = 0
 
+    def knows(self, layer: Digest) -> bool:
+        """Say whether an old generation has files of the layer: its chunks need not be in the store then."""
+        return any(layer in old.files for old in self._old)
+
     def take(self, layer: Digest, wanted: Wanted, *, link: bool) -> Written | None:
         """Make ``wanted`` from an old file and return what it is, or None where none fits.
 
