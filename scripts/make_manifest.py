@@ -20,8 +20,8 @@ INTRO = """\
 
 Unknown keys are errors; each fault names file, line, column, the dotted key, what was found and what is
 allowed. Paths are relative to the manifest's folder. `envbundle init` writes a commented file to start from,
-with the schema beside it for editors (`#:schema`). A complete example:
-[format.md](format.md#manifest).
+with the schema beside it for editors (`#:schema`). What parts mean
+together: [manifest-rules.md](manifest-rules.md). A complete example: [format.md](format.md#manifest).
 """
 Schema = dict[str, Any]
 

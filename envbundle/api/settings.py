@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from envbundle.errors import UserInputError
 from envbundle.host.files import read_bounded
 from envbundle.spec.manifest_text import parse_manifest
+from envbundle.spec.toml_text import decode_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,12 +47,7 @@ def open_manifest(path: Path) -> OpenManifest:
             hint="run `envbundle init`, or name one with --manifest",
         )
     data = read_bounded(path, MAX_DOCUMENT)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as fault:
-        raise UserInputError(
-            "E-TOML", str(path), expected="UTF-8", found=str(fault), offset=fault.start
-        ) from fault
+    text = decode_toml(data, filename=str(path))
     return OpenManifest(path=path, text=text, manifest=parse_manifest(text, filename=str(path)))
 
 

@@ -197,7 +197,9 @@ class HttpFetcher:
             with host_errors(part), part.open("r+b" if part.exists() else "wb") as out:
                 out.seek(start)
                 out.truncate()
-                for block in answer.iter_raw(_BLOCK):
+                for (
+                    block
+                ) in answer.iter_raw():  # in no larger pieces: what waits in a buffer is lost by a cut
                     written += len(block)
                     if written > limit:
                         raise IntegrityError("E-SIZE", shown, expected=f"{limit} bytes", found="more")

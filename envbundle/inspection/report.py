@@ -91,7 +91,7 @@ def gap_finding(
         more = len(judgement.kernels_missing) - _MAX_REASONS
         reasons.append(f"kernels missing: {names}" + (f" and {more} more" if more > 0 else ""))
     return Finding(
-        code=code or f"W-ARCH-{judgement.verdict.upper()}",
+        code=code or ("W-ARCH-NONE" if judgement.verdict == "none" else "W-ARCH-PARTIAL"),
         severity=severity,
         subject=scan.path,
         expected=f"code for {arch}",

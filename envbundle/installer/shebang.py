@@ -44,7 +44,7 @@ _NEWLINE = re.compile(rb"\r\n|\r|\n")
 class Shebang:
     """A script's way to its interpreter, as found.
 
-    ``interpreter`` is a path, or ``python`` where the wheel format's placeholder stands; ``argument`` what
+    ``interpreter`` is a path, or ``python`` where the wheel stood for any interpreter; ``argument`` what
     follows it; ``head`` the number of bytes it takes, up to where the script proper begins; ``crlf`` whether
     the first line ended with a carriage return.
     """

@@ -93,7 +93,7 @@ def source_gpus(names: Iterable[str]) -> tuple[Arch, ...]:
 
 def judge_distribution(scan: WheelScan, request: Request) -> DistributionJudgement:
     """Judge one distribution for every GPU of the target."""
-    files = tuple(file for file in scan.files if file.has_gpu_code)
+    files = tuple(sorted((f for f in scan.files if f.has_gpu_code), key=lambda file: file.path))
     parts = [_judge_for(scan, files, gpu, request) for gpu in request.target.gpus]
     findings = tuple(dict.fromkeys((*scan.findings, *(f for part in parts for f in part.findings))))
     isas = [part.ptx_isa for part in parts if part.ptx_isa is not None]

@@ -79,7 +79,9 @@ class Search:
             self.reporter.note(f"{self.target.name}: round {rounds}, asking {solver.name}")
             answer = solver.solve(replace(question, constraints=(*question.constraints, *excluded)))
             if isinstance(answer, NoSolution):
-                return Found(chosen=(), findings=account.no_solution(answer), rounds=rounds)
+                refused = [one for tried in account.tried.values() for one in tried]
+                findings = account.no_solution(answer)
+                return Found(chosen=(), findings=findings, rounds=rounds, gaps=_acceptable(refused))
             moved = self._send_to_sources(question, answer.candidates)
             if moved is not None:
                 question = moved

@@ -242,7 +242,11 @@ class Descriptor:
         except (ValueError, RecursionError) as fault:
             raise FormatError("E-FORMAT", "descriptor", expected="JSON", found=str(fault)[:200]) from fault
         descriptor = cls.from_dict(value)
-        if descriptor.to_bytes() != data:
+        try:
+            same = descriptor.to_bytes() == data
+        except UnicodeEncodeError:  # a lone surrogate, which no UTF-8 can hold
+            same = False
+        if not same:
             raise FormatError(
                 "E-FORMAT", "descriptor", expected="canonical JSON, as docs/format.md defines it"
             )
@@ -325,6 +329,10 @@ def _read_provider(value: Any, where: str) -> int | None:
 def _read_object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise FormatError("E-FORMAT", where, expected="an object")
+    try:
+        canonical(value)
+    except (TypeError, UnicodeEncodeError) as fault:
+        raise FormatError("E-FORMAT", where, expected="what canonical JSON can hold", found=str(fault)) from fault
     return value
 
 

@@ -29,8 +29,8 @@ def accept_gaps(
 
     ``target`` is the name of one of its targets (else a wrong call: ``KeyError``). A gap is (distribution,
     path of the file in its wheel); the path is written as a glob that matches it alone. Gaps that are exempt
-    there already change nothing. Raises ``UserInputError``: what ``parse_manifest`` raises, or E-MANIFEST-EDIT
-    where the text has a shape that cannot be edited safely.
+    there already change nothing. Raises ``UserInputError``: what ``parse_manifest`` raises, or
+    E-MANIFEST-EDIT where the text has a shape that cannot be edited safely.
     """
     before = parse_manifest(text, filename=filename)
     spec = before.spec(target)

@@ -184,7 +184,7 @@ class Receipt:
             fingerprint=fields.text("fingerprint", ""),
             serial=fields.opt_integer("serial"),
             interpreter=fields.mapping("interpreter", _text, {}),
-            host=dict(fields.raw("host", {})),
+            host=_object(fields.raw("host", {}), fields.path("host")),
             exemptions=fields.items("exemptions", Exemption.from_dict, ()),
             checks=fields.items("checks", CheckResult.from_dict, ()),
             findings=fields.items("findings", Finding.from_dict, ()),
@@ -232,4 +232,10 @@ class Receipt:
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str):
         raise FormatError("E-FORMAT", where, expected="a string")
+    return value
+
+
+def _object(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise FormatError("E-FORMAT", where, expected="an object")
     return value

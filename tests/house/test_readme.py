@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +14,6 @@ from envbundle.cli.table import COMMANDS
 from envbundle.spec.manifest_text import parse_manifest
 
 from .source import ROOT, committed_files, relative
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 README = (ROOT / "README.md").read_text("utf-8")
 
@@ -27,6 +27,27 @@ def marked(mark: str) -> list[str]:
 def test_the_manifest_is_read_without_a_fault(text: str) -> None:
     manifest = parse_manifest(text, filename="README.md")
     assert [spec.target.name for spec in manifest.targets] == ["sm_90", "sm_100"]
+
+
+@pytest.mark.parametrize("script", marked("run"))
+def test_the_commands_run(script: str, tmp_path: Path) -> None:
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(tmp_path / "home"),
+        "LANG": "C.UTF-8",
+    }
+    (tmp_path / "home").mkdir()
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "demo-app with the hand patch" in done.stdout
 
 
 def test_every_command_is_named() -> None:

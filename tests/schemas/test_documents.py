@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import tomlkit
@@ -35,6 +34,9 @@ from envbundle.spec.target import Arch, Target
 from envbundle.spec.toml_text import read_toml
 
 from .validators import faults, mutations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def digest(text: str) -> Digest:

@@ -18,10 +18,10 @@ from envbundle.spec.manifest_render import render_manifest
 from envbundle.spec.manifest_template import manifest_template
 from envbundle.spec.manifest_text import parse_manifest
 from envbundle.spec.toml_text import read_toml
+from tests.spec.manifests import manifests
+from tests.spec.test_manifest_faults import ROWS, marked
+from tests.spec.test_manifest_text import ACCEPTED, FULL, SMALL
 
-from ..spec.manifests import manifests
-from ..spec.test_manifest_faults import ROWS, marked
-from ..spec.test_manifest_text import ACCEPTED, FULL, SMALL
 from .validators import faults, mutations
 
 few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])

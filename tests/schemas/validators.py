@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from jsonschema import Draft7Validator
@@ -19,6 +20,7 @@ _REGISTRY: Registry[Any] = Registry().with_resources(
 )
 
 
+@cache
 def validator(name: str) -> Draft7Validator:
     return Draft7Validator(schemas.load(name), registry=_REGISTRY)
 

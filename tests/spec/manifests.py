@@ -1,6 +1,5 @@
 """Hypothesis strategies for whole manifests that must be readable, and texts with known positions."""
 
-# ruff: noqa: E501 - a row of a table is one line
 from __future__ import annotations
 
 from hypothesis import strategies as st

@@ -1,6 +1,5 @@
 """Accepting gaps: the exemption is there, everything else is as it was, comments included."""
 
-# ruff: noqa: E501 - a row of a table is one line
 from __future__ import annotations
 
 from dataclasses import replace

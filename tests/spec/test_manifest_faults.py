@@ -1,6 +1,5 @@
 """Every fault of a manifest: its code, its place, what was found. ``»`` in a row marks where it must be seen."""
 
-# ruff: noqa: E501 - a row of a table is one line
 from __future__ import annotations
 
 import pytest

@@ -22,7 +22,7 @@ from .manifests import manifests, texts
 if TYPE_CHECKING:
     from envbundle.spec.manifest import Manifest
 
-few = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def digest_of(manifest: Manifest, target: str) -> Digest:

@@ -1,6 +1,5 @@
 """What a good manifest says: one with every section, the smallest one, the template, and how targets are chosen."""
 
-# ruff: noqa: E501 - a row of a table is one line
 from __future__ import annotations
 
 import re
