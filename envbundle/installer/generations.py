@@ -276,11 +276,8 @@ __all__ = [
     "next_name",
     "previous",
     "read_receipt",
-    "record_serial",
     "remove_generation",
     "rollback",
-    "serials",
-    "stamp",
     "state_of",
     "switch",
 ]

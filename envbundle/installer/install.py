@@ -29,6 +29,7 @@ from envbundle.trust.policy import check_serial
 
 from . import checks as checking
 from . import generations as gens
+from . import journal
 from .facts import gather
 from .layout import DESCRIPTOR, LAYERS, LOCK, MANIFEST, RECEIPT, SIGNATURES, STAGE, Prefix
 from .options import InstallResult
@@ -182,7 +183,7 @@ def _install(job: _Job) -> InstallResult:
     serial_key = f"{content.name}/{content.target.name}"
     serial = check_serial(
         content.serial,
-        gens.serials(prefix).get(serial_key),
+        journal.serials(prefix).get(serial_key),
         allow_downgrade=job.options.allow_downgrade,
         subject=f"{content.name} {content.version} for {content.target.name}",
     )
@@ -195,7 +196,7 @@ def _install(job: _Job) -> InstallResult:
         receipt = _make(job, gens.next_name(prefix, job.descriptor.content_id))
         name, status = receipt.generation, "installed"
     if serial is not None:
-        gens.record_serial(prefix, serial_key, serial)
+        journal.record_serial(prefix, serial_key, serial)
     if name != before:
         gens.switch(
             prefix,
@@ -381,7 +382,7 @@ def _receipt(job: _Job, stage: Stage, name: str, results: Sequence[Any]) -> Rece
         target=content.target,
         prefix=str(job.prefix.path),
         generation=name,
-        installed_at=gens.stamp(job.now),
+        installed_at=journal.stamp(job.now),
         tool=f"envbundle {envbundle.__version__}",
         trust=trust.status,
         principal=trust.principal or "",
