@@ -70,6 +70,7 @@ def open_generation(path: Path, wanted: Iterable[Digest]) -> OldGeneration | Non
         files: dict[Digest, dict[str, dict[str, Any]]] = {}
         for row in receipt.get("files", ()):
             if row.get("source") in layers and row.get("type", "file") == "file" and _untouched(row):
+                Digest.parse(row["sha256"])
                 files.setdefault(layers[row["source"]], {})[row["path"]] = row
         if files:
             return OldGeneration(
@@ -78,7 +79,7 @@ def open_generation(path: Path, wanted: Iterable[Digest]) -> OldGeneration | Non
                 python=descriptor.content.target.python,
                 files=files,
             )
-    except (EnvbundleError, ValueError, TypeError, KeyError, AttributeError):
+    except (EnvbundleError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass  # a damaged generation is not reused
     tree.close()
     return None

@@ -3,6 +3,7 @@
 # ruff: noqa: PTH115, PTH119, PTH208 - paths here are text
 from __future__ import annotations
 
+import json
 import os
 import random
 from dataclasses import replace
@@ -23,10 +24,12 @@ from envbundle.installer.install import check_install, install
 from envbundle.installer.layout import Prefix
 from envbundle.installer.options import InstallOptions
 from envbundle.installer.verify import verify_environment
+from envbundle.spec.descriptor import Blob
 from envbundle.spec.digest import Digest
-from envbundle.spec.layer import LayerEntry
+from envbundle.spec.layer import Layer, LayerEntry
 from envbundle.spec.target import Arch
 from envbundle.store.memory import MemoryStore
+from envbundle.store.read import read_layer
 
 from .builders import (
     LATER,
@@ -123,8 +126,6 @@ def test_a_layer_that_lies_about_a_file(tmp_path: Path) -> None:
     store = MemoryStore()
     descriptor = make_bundle(store, Dist(name="liar", files={"liar.py": "truth = 1\n"}))
     ref = descriptor.content.layers[0]
-    from envbundle.store.read import read_layer
-
     layer = read_layer(store, descriptor, ref)
     entries = tuple(
         replace(entry, sha256=Digest.of(b"another")) if entry.path == "purelib/liar.py" else entry
@@ -136,13 +137,8 @@ def test_a_layer_that_lies_about_a_file(tmp_path: Path) -> None:
 
 def relist(store: MemoryStore, descriptor: Descriptor, data: bytes) -> TrustedDescriptor[Descriptor]:
     """Give the first layer the list ``data``."""
-    from envbundle.spec.descriptor import Blob
-    from envbundle.spec.layer import Layer
-
     ref = replace(descriptor.content.layers[0], list=Digest.of(data), list_size=len(data))
     try:
-        import json
-
         layer = Layer.from_dict(json.loads(data))
         ref = replace(ref, files=len(layer.entries), bytes=layer.file_bytes)
     except EnvbundleError:
@@ -199,8 +195,6 @@ def test_b71_nothing_goes_through_a_link(
 def test_b71_paths_that_escape(tmp_path: Path, path: str) -> None:
     store = MemoryStore()
     descriptor = make_bundle(store, Dist(name="bad", files={"fine.py": "x = 1\n"}))
-    from envbundle.store.read import read_layer
-
     layer = read_layer(store, descriptor, descriptor.content.layers[0])
     hostile = LayerEntry(path=f"data/{path}", size=1, sha256=Digest.of(b"x"), inline=b"x")
     entries = tuple(sorted((*layer.entries, hostile), key=lambda entry: entry.path.encode()))
@@ -212,8 +206,6 @@ def test_b71_paths_that_escape(tmp_path: Path, path: str) -> None:
 def test_b72_script_names_are_no_paths(tmp_path: Path, name: str) -> None:
     store = MemoryStore()
     descriptor = make_bundle(store, Dist(name="bad", entry_points={"fine": "m:f"}))
-    from envbundle.store.read import read_layer
-
     layer = read_layer(store, descriptor, descriptor.content.layers[0])
     data = replace(
         layer,
