@@ -94,7 +94,9 @@ def test_b55_a_cpu_build_is_not_taken_and_the_other_index_is_named(
     assert outcome.lock.packages[0].wheel.index == other.simple
 
 
-def test_an_indirect_requirement_comes_from_its_index_too(online: Project, index: Index, other: Index) -> None:
+def test_an_indirect_requirement_comes_from_its_index_too(
+    online: Project, index: Index, other: Index
+) -> None:
     plain(online, index, "app", "1.0", requires=["dep>=1"])
     plain(online, index, "dep", "2.0")
     plain(online, other, "dep", "1.0")
@@ -162,7 +164,9 @@ def test_an_exact_pin_is_never_moved(online: Project, index: Index) -> None:
 
 
 @pytest.mark.parametrize("reason", ["broken build", ""])
-def test_b60_a_pinned_yanked_file_is_taken_with_its_reason(online: Project, index: Index, reason: str) -> None:
+def test_b60_a_pinned_yanked_file_is_taken_with_its_reason(
+    online: Project, index: Index, reason: str
+) -> None:
     path = plain(online, index, "lib", "1.0")
     index.files[path.name].yanked = reason
     online.requirements = ["lib==1.0"]
@@ -183,7 +187,8 @@ def test_b60_a_range_does_not_take_a_yanked_file(online: Project, index: Index) 
 
 
 @pytest.mark.parametrize(
-    "tag", ["cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-manylinux_2_28_aarch64", "cp312-cp312-win_amd64"]
+    "tag",
+    ["cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-manylinux_2_28_aarch64", "cp312-cp312-win_amd64"],
 )
 def test_a_wheel_for_another_python_or_platform_only(online: Project, index: Index, tag: str) -> None:
     path = plain(online, index, "lib", "1.0", tag=tag)
@@ -317,7 +322,9 @@ def test_credentials_are_used_and_not_written(
     outcome = online.write("cpu")
     assert outcome.status == "written", codes(outcome)
     assert "s3cret" not in online.path("cpu").read_text("utf-8")
-    kept = [p for p in online.cache.rglob("*") if p.is_file() and "uv" not in p.relative_to(online.cache).parts]
+    kept = [
+        p for p in online.cache.rglob("*") if p.is_file() and "uv" not in p.relative_to(online.cache).parts
+    ]
     assert not [p for p in kept if b"s3cret" in p.read_bytes()]
 
 
