@@ -350,13 +350,29 @@ def _cut(shown: str, written: int, promised: int) -> TransferError:
 def _locked_part(folder: Path, name: str) -> Iterator[Path]:
     """Hold the file lock of one artifact's part in ``folder/.incoming``; yields the part's path."""
     incoming = folder / ".incoming"
+    guard = incoming / f"{name}.lock"
     with host_errors(incoming):
         incoming.mkdir(parents=True, exist_ok=True)
-        fd = os.open(incoming / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = _lock(guard)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
         yield incoming / f"{name}.part"
     finally:
+        guard.unlink(missing_ok=True)
+        os.close(fd)
+
+
+def _lock(guard: Path) -> int:
+    """Return a descriptor that holds the lock; whoever held it before has removed its file."""
+    while True:
+        fd = os.open(guard, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if guard.stat().st_ino == os.fstat(fd).st_ino:
+                    return fd
+        except BaseException:
+            os.close(fd)
+            raise
         os.close(fd)
 
 

@@ -179,6 +179,7 @@ class _Locking:
             judge=self._judge,
             reporter=self.reporter,
             max_tries=self.resolve.max_tries,
+            previous=context.previous,
         )
         if self.resolve.complete:
             return search.complete(), "none (complete)"

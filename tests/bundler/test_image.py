@@ -35,7 +35,7 @@ def packed(shelf: Shelf, *packages: LockedPackage) -> tuple[PackResult, list[Lay
 
 def layer_of(**parts: Any) -> tuple[Layer, dict[Digest, bytes]]:
     shelf = Shelf()
-    _, layers, chunks = packed(shelf, shelf.wheel("demo", **parts))
+    _, layers, chunks = packed(shelf, shelf.wheel("demo", "1.0", **parts))
     return layers[0], chunks
 
 

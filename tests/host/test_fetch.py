@@ -75,7 +75,9 @@ def test_a_file_that_changed_since_the_cut_is_fetched_from_its_start(
     assert destination.read_bytes() == DATA
 
 
-def test_a_part_longer_than_the_file_is_thrown_away(index: Index, fetcher: HttpFetcher, tmp_path: Path) -> None:
+def test_a_part_longer_than_the_file_is_thrown_away(
+    index: Index, fetcher: HttpFetcher, tmp_path: Path
+) -> None:
     part = tmp_path / "cache/.incoming" / f"{SHA.hex}.part"
     part.parent.mkdir(parents=True)
     part.write_bytes(DATA + b"more")
@@ -86,7 +88,11 @@ def test_a_part_longer_than_the_file_is_thrown_away(index: Index, fetcher: HttpF
 
 @pytest.mark.parametrize(
     ("sha256", "size", "code"),
-    [(Digest.of(b"other"), len(DATA), "E-HASH"), (SHA, len(DATA) - 1, "E-SIZE"), (SHA, len(DATA) + 1, "E-SIZE")],
+    [
+        (Digest.of(b"other"), len(DATA), "E-HASH"),
+        (SHA, len(DATA) - 1, "E-SIZE"),
+        (SHA, len(DATA) + 1, "E-SIZE"),
+    ],
     ids=["hash", "longer", "shorter"],
 )
 def test_wrong_bytes_leave_nothing(
