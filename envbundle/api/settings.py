@@ -1,4 +1,4 @@
-"""Opening things for the verbs: manifests, stores, keys, signers. Composition only; rules live in the rooms."""
+"""Opening what the verbs work on: manifests and their targets. Composition only; rules live in the rooms."""
 
 from __future__ import annotations
 

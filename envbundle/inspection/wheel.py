@@ -355,8 +355,8 @@ def _notices(
     if wheel_tags and frozenset(wheel_tags) != tags:
         findings.append(
             Finding(
-                code="W-WHEEL-TAGS",
-                severity="warning",
+                code="N-WHEEL-TAGS",
+                severity="note",
                 subject=filename,
                 expected=", ".join(sorted(tags)),
                 found=", ".join(sorted(wheel_tags)) + " in WHEEL",

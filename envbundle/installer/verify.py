@@ -202,7 +202,7 @@ def _check_chain(tree: Tree, receipt: Receipt) -> list[Finding]:
                 return [_broken(path, str(ref.list), str(Digest.of(listed)))]
             layers.append(Layer.from_dict(json.loads(listed), path))
         places = plan(content, layers).places
-    except (EnvbundleError, ValueError) as fault:
+    except (EnvbundleError, ValueError, RecursionError) as fault:
         return [_broken(RECEIPT_FOLDER, "descriptor and layer lists as installed", str(fault)[:300])]
     rows = {file.path: file for file in receipt.files}
     findings = []

@@ -81,7 +81,7 @@ class Case:
     def make(cls, root: Path) -> Case:
         case = cls(root)
         (case.folder / "wheels").mkdir(parents=True)
-        key, public = new_key(case.folder, "key")
+        _key, public = new_key(case.folder, "key")
         (case.folder / "signers").write_text(f"dev@example.org {public}\n")
         case.env = {
             "ENVBUNDLE_CACHE": str(root / "cache"),
