@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     from envbundle.spec.receipt import InstalledFile
 
 _LIST_LIMIT = 1 << 30
+_DOCUMENT = re.compile(
+    re.escape(RECEIPT_FOLDER)
+    + r"/(receipt\.json|descriptor\.json|layers/[0-9a-f]{64}\.json|signatures/[0-9]+\.sig)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,9 +237,9 @@ def _broken(subject: str, expected: str, found: str) -> Finding:
 
 
 def _seen(tree: Tree) -> Iterable[tuple[str, os.stat_result]]:
-    own = RECEIPT_FOLDER + "/"
+    """Yield everything but the documents that ``_check_chain`` holds against the bundle's id."""
     for path, status in tree.walk():
-        if not path.startswith(own):
+        if not (_DOCUMENT.fullmatch(path) and stat.S_ISREG(status.st_mode)):
             yield path, status
 
 
