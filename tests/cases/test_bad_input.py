@@ -95,8 +95,8 @@ MANIFEST_FAULTS = {
     ),
     "two default indexes": (
         "no-index = true",
-        '[[resolve.index]]\nname = "a"\nurl = "https://a.invalid"\ndefault = true\n'
-        '[[resolve.index]]\nname = "b"\nurl = "https://b.invalid"\ndefault = true',
+        ('[[resolve.index]]\nname = "a"\nurl = "https://a.invalid"\ndefault = true\n'
+        '[[resolve.index]]\nname = "b"\nurl = "https://b.invalid"\ndefault = true'),
         "E-CONTRADICTION",
         "index",
     ),
@@ -624,7 +624,7 @@ def test_a_refused_target_leaves_no_blob_in_the_store(case: Case) -> None:
     case.wheel("app", "1.0", {"app/__init__.py": "a" * 100})
     case.wheel("lib", "1.0", {"lib/__init__.py": "b" * 200})
     case.manifest("app==1.0", gpu={"one": "sm_90", "two": "sm_100"}, more='[target.two.package.x]\ncoverage = "any"')
-    text = (case.folder / "envbundle.toml").read_text().replace('[target.two]\n', '[target.two]\nrequirements = ["lib==1.0"]\n')
+    text = (case.folder / "envbundle.toml").read_text().replace("[target.two]\n", '[target.two]\nrequirements = ["lib==1.0"]\n')
     (case.folder / "envbundle.toml").write_text(text)
     case.packed("one")
     case.locked("two")
