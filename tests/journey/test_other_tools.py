@@ -26,7 +26,8 @@ def _image(store: Path) -> dict[str, object]:
 
 def _blob(store: Path, item: object) -> bytes:
     assert isinstance(item, dict)
-    return (store / "blobs/sha256" / item["digest"][7:]).read_bytes()
+    data: bytes = (store / "blobs/sha256" / item["digest"][7:]).read_bytes()
+    return data
 
 
 def test_ssh_keygen_accepts_our_signature(project: Project, tmp_path: Path) -> None:
