@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from envbundle.errors import IntegrityError, TransferError
-from envbundle.host.fetch import check_file, file_digest, path_of_file_url, public_url
+from envbundle.host.file_urls import check_file, file_digest, path_of_file_url, public_url
 from envbundle.host.files import host_errors
 from envbundle.progress import SILENT, Reporter
 

@@ -16,7 +16,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from envbundle.errors import UserInputError
-from envbundle.host.fetch import public_url
+from envbundle.host.file_urls import public_url
 from envbundle.spec.finding import Finding, errors_in
 
 from .chosen import Chosen

@@ -95,8 +95,8 @@ MANIFEST_FAULTS = {
     ),
     "two default indexes": (
         "no-index = true",
-        '[[resolve.index]]\nname = "a"\nurl = "https://a.invalid"\ndefault = true\n'
-        '[[resolve.index]]\nname = "b"\nurl = "https://b.invalid"\ndefault = true',
+        ('[[resolve.index]]\nname = "a"\nurl = "https://a.invalid"\ndefault = true\n'
+        '[[resolve.index]]\nname = "b"\nurl = "https://b.invalid"\ndefault = true'),
         "E-CONTRADICTION",
         "index",
     ),
@@ -368,7 +368,7 @@ def test_3_truncated_wheel(case: Case, keep: int, complete: bool) -> None:
 
 @pytest.mark.parametrize(
     ("change", "code"),
-    [(lambda data: data[:-1], "E-SIZE"), (lambda data: data[:-1] + b"\1", "E-HASH"), (lambda data: b"", "E-SIZE")],
+    [(lambda data: data[:-1], "E-SIZE"), (lambda data: data[:-1] + b"\1", "E-HASH"), (lambda _: b"", "E-SIZE")],
     ids=["shorter", "another byte", "empty"],
 )
 def test_3_a_wheel_that_is_not_the_locked_one(app: Case, change: object, code: str) -> None:
@@ -624,7 +624,7 @@ def test_a_refused_target_leaves_no_blob_in_the_store(case: Case) -> None:
     case.wheel("app", "1.0", {"app/__init__.py": "a" * 100})
     case.wheel("lib", "1.0", {"lib/__init__.py": "b" * 200})
     case.manifest("app==1.0", gpu={"one": "sm_90", "two": "sm_100"}, more='[target.two.package.x]\ncoverage = "any"')
-    text = (case.folder / "envbundle.toml").read_text().replace('[target.two]\n', '[target.two]\nrequirements = ["lib==1.0"]\n')
+    text = (case.folder / "envbundle.toml").read_text().replace("[target.two]\n", '[target.two]\nrequirements = ["lib==1.0"]\n')
     (case.folder / "envbundle.toml").write_text(text)
     case.packed("one")
     case.locked("two")
