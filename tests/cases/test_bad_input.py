@@ -368,7 +368,7 @@ def test_3_truncated_wheel(case: Case, keep: int, complete: bool) -> None:
 
 @pytest.mark.parametrize(
     ("change", "code"),
-    [(lambda data: data[:-1], "E-SIZE"), (lambda data: data[:-1] + b"\1", "E-HASH"), (lambda data: b"", "E-SIZE")],
+    [(lambda data: data[:-1], "E-SIZE"), (lambda data: data[:-1] + b"\1", "E-HASH"), (lambda _: b"", "E-SIZE")],
     ids=["shorter", "another byte", "empty"],
 )
 def test_3_a_wheel_that_is_not_the_locked_one(app: Case, change: object, code: str) -> None:
