@@ -72,7 +72,10 @@ def choose_targets(manifest: Manifest, wanted: Sequence[str]) -> tuple[TargetSpe
         found = named or [spec for spec in manifest.targets if text in map(str, spec.target.gpus)]
         names = ", ".join(spec.target.name for spec in manifest.targets)
         if not found:
-            raise UserInputError("E-TARGET-UNKNOWN", text, expected=f"one of {names}", found="no such target")
+            subject = text or "--arch ''"
+            raise UserInputError(
+                "E-TARGET-UNKNOWN", subject, expected=f"one of {names}", found="no such target"
+            )
         if len(found) > 1:
             both = ", ".join(spec.target.name for spec in found)
             raise UserInputError(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from envbundle.errors import UserInputError
-from envbundle.host.fetch import path_of_file_url, public_url
+from envbundle.host.file_urls import path_of_file_url, public_url
 from envbundle.host.files import host_errors
 
 from .index_page import IndexFile, parse_page

@@ -16,10 +16,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from envbundle.errors import UserInputError
-from envbundle.host.fetch import public_url
+from envbundle.host.file_urls import public_url
 from envbundle.spec.finding import Finding, errors_in
 
 from .chosen import Chosen
+from .damage import look_for_damage
 from .refusals import Account, no_wheel, refusal, versions_text
 from .solver import Candidate, CandidateWheel, NoSolution, filename_of
 from .wheel_choice import choose, name_and_version
@@ -82,6 +83,11 @@ class Search:
             answer = solver.solve(replace(question, constraints=(*question.constraints, *excluded)))
             if isinstance(answer, NoSolution):
                 refused = [one for tried in account.tried.values() for one in tried]
+                if not refused:
+                    offline = self.gatherer.offline
+                    look_for_damage(
+                        self.asked.requirements, self.target, self.listing, self.gatherer, offline=offline
+                    )
                 findings = account.no_solution(answer)
                 return Found(chosen=(), findings=findings, rounds=rounds, gaps=_acceptable(refused))
             moved = self._send_to_sources(question, answer.candidates)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from envbundle.errors import IntegrityError, TransferError
-from envbundle.host.fetch import HttpFetcher, public_url
+from envbundle.host.fetch import HttpFetcher
+from envbundle.host.file_urls import public_url
 from envbundle.spec.digest import Digest
 from tests.resolver.index_server import Index, serving
 

@@ -186,7 +186,7 @@ def test_b48_record_says_what_is_installed(tmp_path: Path) -> None:
         )
         assert int(size) == len(data)
     distribution = PathDistribution(info)
-    assert all(file.locate().exists() for file in distribution.files or ())
+    assert all((site / str(file)).exists() for file in distribution.files or ())
     assert not (site / "my_app/gone.py").exists()
     assert output(prefix / "bin/python", "-c", "import my_app; print(my_app.value)") == "2"
     receipt = json.loads((prefix / ".envbundle/receipt.json").read_text())
@@ -234,7 +234,7 @@ def test_b37_bytecode_is_checked_by_hash(tmp_path: Path) -> None:
     install(*bundle(*sample_items("one"), patched), InstallOptions(prefix=prefix), now=NOW)
     pyc = prefix / SITE / f"app/__pycache__/late.{sys.implementation.cache_tag}.pyc"
     assert int.from_bytes(pyc.read_bytes()[4:8], "little") == 0b11
-    ask = [prefix / "bin/python", "-c", "import app.late; print(app.late.value)"]
+    ask: list[str | Path] = [prefix / "bin/python", "-c", "import app.late; print(app.late.value)"]
     assert output(*ask) == "won"
     source = prefix / SITE / "app/late.py"
     status = source.stat()
