@@ -40,14 +40,23 @@ class Script:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """What is on the disk: digests (hex) by path, and scripts read more closely."""
+    """What is on the disk: digests (hex) by path, and scripts read more closely.
+
+    ``restored`` holds the original bytes of files that envbundle changed when it installed them, and that
+    nobody changed since; ``written`` are the scripts of entry points that it wrote.
+    """
 
     inventory: Inventory
     digests: Mapping[str, str]
     scripts: Mapping[str, Script]
+    restored: Mapping[str, bytes] = field(default_factory=dict)
+    written: frozenset[str] = frozenset()
 
     def packed(self, path: str) -> str | None:
         """Return the digest of a path as a bundle holds it; None where there is no such file."""
+        restored = self.restored.get(path)
+        if restored is not None:
+            return hashlib.sha256(restored).hexdigest()
         script = self.scripts.get(path)
         return script.packed if script is not None else self.digests.get(path)
 
@@ -122,9 +131,7 @@ def compare(
         found = digests.get(path)
         if found == wanted:
             difference.same += 1
-        elif path.endswith(".pyc") and "/__pycache__/" in path:
-            continue
-        elif ".dist-info/" in path and is_installers(path):
+        elif (path.endswith(".pyc") and "/__pycache__/" in path) or (".dist-info/" in path and is_installers(path)):
             continue
         elif path.startswith("bin/") and path[4:] in wheel.scripts:
             continue  # the entry point's script took its place
@@ -132,7 +139,7 @@ def compare(
             # Installers do not agree on where headers go.
             if not path.startswith(headers):
                 difference.missing.append(path)
-        elif path in disk.scripts and _same_script(wheel, path, wanted, disk.scripts[path], member_body):
+        elif disk.packed(path) == wanted or (path in disk.scripts and member_body(wheel, path) == disk.scripts[path].body):
             difference.same += 1
         else:
             difference.changed.append(path)
@@ -141,20 +148,10 @@ def compare(
     return difference
 
 
-def _same_script(
-    wheel: PublishedWheel,
-    path: str,
-    wanted: str,
-    script: Script,
-    member_body: Callable[[PublishedWheel, str], str | None],
-) -> bool:
-    return script.packed == wanted or member_body(wheel, path) == script.body
-
-
 def settle_contests(differences: Mapping[str, Difference], disk: Disk) -> None:
     """Move what another distribution's wheel explains from ``changed`` to ``elsewhere``."""
     claims: dict[str, list[tuple[str, str]]] = {}
-    wanted = {path for one in differences.values() for path in one.changed}
+    wanted: set[str] = {path for one in differences.values() for path in one.changed}
     for name, difference in differences.items():
         for path in wanted & difference.wheel.files.keys():
             claims.setdefault(path, []).append((name, difference.wheel.files[path][0]))

@@ -16,7 +16,7 @@ import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from envbundle.errors import EnvbundleError, HostError, UserInputError
+from envbundle.errors import EnvbundleError, UserInputError, VerdictError
 from envbundle.host.files import host_error
 from envbundle.spec.names import RelPath
 
@@ -91,6 +91,7 @@ class Inventory:
     privileged: list[str] = field(default_factory=list)
     attributes: int = 0
     bytecode: int = 0
+    known_as: tuple[str, ...] = ()
 
     @property
     def site(self) -> str:
@@ -99,8 +100,8 @@ class Inventory:
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """The paths under which the environment is known: as named, and the real one."""
-        return tuple(dict.fromkeys((self.given.rstrip("/") or "/", self.root)))
+        """The paths under which the environment is known: as named, the real one, ``known_as``."""
+        return tuple(dict.fromkeys((self.given.rstrip("/") or "/", self.root, *self.known_as)))
 
 
 def take_inventory(venv: Path, python: str) -> Inventory:
@@ -109,6 +110,8 @@ def take_inventory(venv: Path, python: str) -> Inventory:
     found = Inventory(root=root, given=os.path.abspath(venv), python=python)  # noqa: PTH100 - as named
     merged = not os.path.islink(os.path.join(root, "lib64"))
     _walk(found, root, merged=merged)
+    for path in [path for path in found.files if path.endswith(".pyc") and path[:-1] in found.files]:
+        del found.files[path]  # its source lies beside it, and that is what Python reads
     return found
 
 
@@ -266,7 +269,7 @@ def require_environment(venv: Path) -> None:
     if not venv.is_dir():
         raise UserInputError("E-NOT-A-VENV", str(venv), expected="a virtual environment", found="no folder")
     if (venv / "conda-meta").is_dir():
-        raise HostError(
+        raise VerdictError(
             "E-CONDA",
             str(venv),
             expected="a virtual environment, whose interpreter is the host's",

@@ -20,7 +20,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from envbundle.errors import EnvbundleError, IntegrityError, TransferError
-from envbundle.host.fetch import path_of_file_url, public_url
+from envbundle.host.file_urls import path_of_file_url, public_url
 from envbundle.host.files import atomic_write, host_errors
 from envbundle.resolver.contents import FORMAT
 from envbundle.resolver.index_page import IndexFile
@@ -112,7 +112,9 @@ class Published:
         wanted = Version(one.version)
         local = [offer for offer in self.links.offers(one.name) if offer.version == wanted]
         found = [*local, *(self._remembered(one) or self._asked(one, wanted))]
-        ranked = [(rank, number, offer) for number, offer in enumerate(found) if (rank := self._rank(one, offer))]
+        ranked = [
+            (rank, number, offer) for number, offer in enumerate(found) if (rank := self._rank(one, offer))
+        ]
         ranked.sort(key=lambda item: item[:2])
         chosen = {offer.filename: Candidate(offer=offer) for _, _, offer in reversed(ranked)}
         likeliest = [chosen[offer.filename] for _, _, offer in ranked]
@@ -181,8 +183,10 @@ class Published:
             direct=candidate.direct,
         )
 
-    def artifact(self, wheel: PublishedWheel) -> Artifact | None:
-        """Return the bytes of a wheel that was compared with, where they can be had; for showing differences."""
+    def artifact(self, wheel: PublishedWheel, *, cached_only: bool = False) -> Artifact | None:
+        """Return the bytes of a wheel that was compared with, where they can be had, for showing differences."""
+        if cached_only and not (self.gatherer.artifacts / wheel.sha256).is_file():
+            return None
         try:
             return self.gatherer.gather(
                 filename=wheel.filename, url=wheel.url, sha256=Digest(wheel.sha256), size=wheel.size or None

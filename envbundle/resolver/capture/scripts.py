@@ -99,3 +99,24 @@ def body_of(data: bytes) -> bytes:
     if first is not None:
         return data[first.end :]
     return data.partition(b"\n")[2] if data.startswith(b"#!python") else data
+
+
+def generated_body(reference: str) -> bytes:
+    """Return the body of the script that an installation by envbundle writes for an entry point.
+
+    It must be what ``envbundle.installer.fixers.entry_point`` writes (a test compares the two): a script
+    with this body need not be carried.
+    """
+    module, _, attribute = reference.partition(":")
+    if not attribute:
+        return (
+            "import runpy\n\n"
+            'if __name__ == "__main__":\n'
+            f'    runpy.run_module("{module}", run_name="__main__", alter_sys=True)\n'
+        ).encode()
+    return (
+        "import sys\n\n"
+        f"from {module} import {attribute.partition('.')[0]}\n\n"
+        'if __name__ == "__main__":\n'
+        f"    sys.exit({attribute}())\n"
+    ).encode()
