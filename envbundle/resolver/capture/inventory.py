@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _ENVIRONMENT = re.compile(
     r"""
       pyvenv\.cfg | \.envbundle(/.*)? | env\.(sh|conf)
-    | bin/ python[w]? [0-9.]* [a-z]? | bin/ pydoc\.bat | bin/ pypy[0-9.]*
+    | bin/ python[w]? [0-9.]* [a-z]? | bin/ pypy[0-9.]*
     | bin/ (de)? [Aa]ctivate (_this)? (\.[A-Za-z0-9]+)?
     | lib/ python3\.[0-9]+ / site-packages / ( _envbundle_[^/]* | [^/]* envbundle\.pth )
     """,
