@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 _LIST_LIMIT = 1 << 30
 _DOCUMENT = re.compile(
     re.escape(RECEIPT_FOLDER)
-    + r"/(receipt\.json|descriptor\.json|pylock\.toml|envbundle\.toml|layers/[0-9a-f]{64}\.json|signatures/[0-9]+\.sig)"
+    + r"/(receipt\.json|descriptor\.json|pylock\.toml|envbundle\.toml"
+    + r"|layers/[0-9a-f]{64}\.json|signatures/[0-9]+\.sig)"
 )
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from envbundle.errors import EnvbundleError, IntegrityError
 from envbundle.inspection.wheel import (
-    Limits,
     WheelContents,
     iter_members,
     open_member,
@@ -21,6 +20,7 @@ from envbundle.inspection.wheel import (
     read_wheel,
     scan_wheel,
 )
+from envbundle.inspection.zipdir import Limits
 from envbundle.spec.digest import Digest
 from tests.builders import cubin, gpu_library, modules, wheel_bytes, wheel_filename
 
@@ -136,7 +136,7 @@ def test_zip64_and_data_descriptors_are_read() -> None:
             return len(data)  # type: ignore[arg-type]
 
     pipe = Pipe()
-    with zipfile.ZipFile(io.BytesIO(GOOD)) as old, zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as new:  # type: ignore[arg-type]
+    with zipfile.ZipFile(io.BytesIO(GOOD)) as old, zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as new:
         for info in old.infolist():
             with new.open(zipfile.ZipInfo(info.filename), "w", force_zip64=True) as member:
                 member.write(old.read(info))
