@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from envbundle.errors import UserInputError
 from envbundle.host.fetch import HttpFetcher
+from envbundle.host.run import run
 from envbundle.progress import SILENT, Reporter
 from envbundle.resolver.capture.run import Request
 from envbundle.resolver.capture.run import capture as capture_environment
-from envbundle.resolver.lock import DEFAULT_INDEX
+from envbundle.resolver.solver import find_uv, uv_default_index
 from envbundle.spec.finding import Finding
 from envbundle.spec.manifest import IndexSource
 
@@ -64,7 +65,8 @@ def capture(
             fetcher=HttpFetcher(offline=offline),
             find_links=tuple(find_links),
             indexes=tuple(_index(number, url) for number, url in enumerate(indexes, 1)),
-            default_index=default_index or DEFAULT_INDEX,
+            default_index=default_index or uv_default_index(run, find_uv()),
+            default_named=default_index is not None,
             offline=offline,
             as_is=as_is,
             archs=tuple(archs),

@@ -85,6 +85,7 @@ class Request:
     find_links: tuple[str, ...] = ()
     indexes: tuple[IndexSource, ...] = ()
     default_index: str | None = None
+    default_named: bool = False
     offline: bool = False
     as_is: bool = False
     archs: tuple[str, ...] = ()
@@ -304,7 +305,7 @@ class _Capture:
         checks = tuple(Check(imports=(module,)) for module in dict.fromkeys(modules))
         results = tuple((f"import {m}", self._imports(m)) for m in dict.fromkeys(asked.checks))
         default = (IndexSource(name="default", url=asked.default_index or "", default=True),)
-        plain = asked.default_index is None or asked.default_index.rstrip("/") == "https://pypi.org/simple"
+        plain = not asked.default_named
         given = inventory.given
         return Facts(
             name=bundle_name(Path(given).name),
