@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import os.path
 import posixpath
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -154,7 +155,8 @@ def _differences(
             asked.append(one)
     if published is None:
         return best
-    asked = [one for one in asked if one.origin.kind != "editable"]
+    # What comes from a checkout or a folder that is still there is on no index, whatever its version says.
+    asked = [one for one in asked if not _is_local(one)]
     published.prefetch(asked)
     for one in asked:
         for candidate in published.candidates(one):
@@ -167,6 +169,11 @@ def _differences(
             if difference.differing <= difference.total * _CLOSE:
                 break
     return best
+
+
+def _is_local(one: Installed) -> bool:
+    origin = one.origin
+    return origin.kind in ("editable", "vcs") or (origin.kind == "path" and os.path.isdir(origin.folder))
 
 
 # --- owners
