@@ -153,9 +153,10 @@ class Case:
     def run(self, *words: str | Path, **env: str) -> Ran:
         """Run ``envbundle WORDS --json``; anything but one JSON object on standard output is a fault."""
         out, err = io.StringIO(), io.StringIO()
-        with _environment({**self.env, **env}), _folder(self.folder):
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                status = main([*map(str, words), "--json"])
+        surroundings = (_environment({**self.env, **env}), _folder(self.folder))
+        caught = (contextlib.redirect_stdout(out), contextlib.redirect_stderr(err))
+        with surroundings[0], surroundings[1], caught[0], caught[1]:
+            status = main([*map(str, words), "--json"])
         assert "Traceback" not in err.getvalue(), err.getvalue()
         assert out.getvalue().count("\n") == 1, out.getvalue() + err.getvalue()
         return Ran(status, json.loads(out.getvalue()), err.getvalue())

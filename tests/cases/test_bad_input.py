@@ -251,7 +251,7 @@ WHEELS_FOR_OTHERS = {
 @pytest.mark.parametrize("complete", [False, True], ids=["solved", "complete"])
 @pytest.mark.parametrize("name", WHEELS_FOR_OTHERS)
 def test_1_a_wheel_for_others_only(case: Case, name: str, complete: bool) -> None:
-    case.wheel("app", "1.0", **WHEELS_FOR_OTHERS[name])
+    case.wheel("app", "1.0", tag=WHEELS_FOR_OTHERS[name]["tag"])
     case.manifest("app==1.0", resolve=f'find-links = ["wheels"]\nno-index = true\ncomplete = {str(complete).lower()}')
     found = case.refused(1, "E-NO-WHEEL", "lock")
     assert found["subject"] == "app 1.0"
@@ -368,7 +368,7 @@ def test_3_truncated_wheel(case: Case, keep: int, complete: bool) -> None:
 
 @pytest.mark.parametrize(
     ("change", "code"),
-    [(lambda data: data[:-1], "E-SIZE"), (lambda data: data[:-1] + b"\1", "E-HASH"), (lambda data: b"", "E-SIZE")],
+    [(lambda data: data[:-1], "E-SIZE"), (lambda data: data[:-1] + b"\1", "E-HASH"), (lambda _: b"", "E-SIZE")],
     ids=["shorter", "another byte", "empty"],
 )
 def test_3_a_wheel_that_is_not_the_locked_one(app: Case, change: object, code: str) -> None:
