@@ -134,6 +134,8 @@ def _check_way(path: str, link: str, places: dict[str, tuple[int, LayerEntry]]) 
     way = path.split("/")[:-1]
     for part in link.split("/")[:-1]:
         if part == "..":
+            if not way:
+                raise _refused(path, "a link that stays inside", ascii(link)[:200])
             way.pop()
         elif part not in ("", "."):
             way.append(part)
