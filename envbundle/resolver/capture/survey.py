@@ -9,9 +9,9 @@
 
 from __future__ import annotations
 
-import os.path
 import posixpath
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from .compare import Difference, compare, fits_record, settle_contests
@@ -173,7 +173,7 @@ def _differences(
 
 def _is_local(one: Installed) -> bool:
     origin = one.origin
-    return origin.kind in ("editable", "vcs") or (origin.kind == "path" and os.path.isdir(origin.folder))
+    return origin.kind in ("editable", "vcs") or (origin.kind == "path" and Path(origin.folder).is_dir())
 
 
 # --- owners
