@@ -20,17 +20,18 @@ from envbundle.spec.finding import Finding, errors_in, findings_of
 from envbundle.spec.lock import Lock, LockedPackage, LockedWheel
 from envbundle.spec.manifest_document import manifest_digest
 
+from .capture.origin import read_origin
 from .gather import Gatherer
 from .host_needs import compilers, host_needs, torch_cuda
 from .judge import Request, judge_distribution, source_gpus
 from .listing import Listing, absolute_indexes, absolute_links
-from .lock_outcome import DEFAULT_INDEX, LockContext, LockOutcome, Status, lock_path, write_lock
+from .lock_outcome import LockContext, LockOutcome, Status, lock_path, write_lock
 from .overlays import Base, read_overlay
 from .ownership import claims_of, judge_groups, judge_ownership
 from .requirements import Asked, AskedFor, read_asked
 from .scan import Scanner
 from .search import Found, Search
-from .solver import Question, UvSolver, find_uv
+from .solver import Question, UvSolver, find_uv, uv_default_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from .contents import WheelScan
     from .judge import DistributionJudgement
 
-__all__ = ["DEFAULT_INDEX", "LockContext", "LockOutcome", "lock", "lock_path", "write_lock"]
+__all__ = ["LockContext", "LockOutcome", "lock", "lock_path", "write_lock"]
 
 
 def lock(
@@ -155,11 +156,18 @@ class _Locking:
         return Listing(
             fetcher=self.context.fetcher,
             indexes=absolute_indexes(self.resolve.indexes, folder),
-            default_index=self.context.default_index,
+            default_index=self._default_index(),
             find_links=absolute_links(self.resolve.find_links, folder),
             sources=dict(self.resolve.sources),
             no_index=self.resolve.no_index,
         )
+
+    def _default_index(self) -> str | None:
+        """Return the index to ask where the manifest names no default one; None where none is asked."""
+        resolve, context = self.resolve, self.context
+        if resolve.no_index or any(index.default for index in resolve.indexes):
+            return None
+        return context.default_index or uv_default_index(context.runner, find_uv())
 
     def _search(self, asked: AskedFor, listing: Listing) -> tuple[Found, str]:
         context = self.context
@@ -300,6 +308,7 @@ class _Locking:
                 path=path,
                 index=None if index is None else _without_credentials(index),
             ),
+            origin=read_origin(one.artifact.path),
         )
 
     def _place(self, url: str) -> tuple[str | None, str | None]:

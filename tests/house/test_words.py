@@ -23,7 +23,7 @@ MACHINE_PATHS = re.compile(
 )
 HOME_PATHS = re.compile(r"(?<![\w.-])/(?:ro" + r"ot|ho" + r"me/\w+)/[\w.-]+")
 # Published examples of a prefix on a server are fine; a checkout, a cache or an interpreter there is not.
-EXAMPLE_HOMES = re.compile(r"/root/(?:venv|env|bundles?|models?)[\w.-]*|/home/(?:me|you|user|dev|build)/")
+EXAMPLE_HOMES = re.compile(r"/root/(?!\.)\w*(?:env|bundle|model)[\w.-]*|/home/(?:me|you|user|dev|build)/")
 REGISTRY_HOSTS = re.compile(
     r"\b(?:"
     + "|".join(["files\\.python" + "hosted\\.org", "arti" + "factory", "nex" + "us\\.", "pypi\\.mir" + "ror"])
@@ -114,3 +114,7 @@ def test_every_page_can_be_reached() -> None:
     index = (docs / "index.md").read_text("utf-8")
     pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md") if path.parent.name != "format.d"}
     assert {page for page in pages - {"index.md"} if f"]({page})" not in index} == set()
+
+
+def test_no_merge_was_left_half_done() -> None:
+    assert hits(re.compile("^(?:" + "<" * 7 + "|" + ">" * 7 + ") ")) == []
