@@ -1,6 +1,6 @@
 """Small true bundles, made by the text of docs/format.md and not by the bundler."""
 
-# ruff: noqa: PTH113, PTH114, PTH115, PTH118, PTH123 - paths here are text
+
 from __future__ import annotations
 
 import os

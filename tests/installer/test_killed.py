@@ -3,7 +3,7 @@
 The kill comes from an audit hook in a forked child: at the Nth call that changes the file system.
 """
 
-# ruff: noqa: PTH208 - paths here are text
+
 from __future__ import annotations
 
 import os

@@ -1,6 +1,6 @@
 """Scripts run, wherever they are installed: B22, B23, B25, B26, B28, and what a trampoline must keep."""
 
-# ruff: noqa: PTH208 - paths here are text
+
 from __future__ import annotations
 
 import os

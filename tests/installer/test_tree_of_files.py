@@ -1,6 +1,6 @@
 """What stands on the disk afterwards: modes, records, installers, links, equal files, bytecode."""
 
-# ruff: noqa: PTH115 - paths here are text
+
 from __future__ import annotations
 
 import base64
