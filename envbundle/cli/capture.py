@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .output import Output
 
-EXAMPLE = "envbundle capture /root/venv_sglang -o sglang --arch sm_103 --env-file /root/sglang_env.sh"
+EXAMPLE = "envbundle capture /root/venv_sglang -o sglang --arch sm_103 --env-file sglang_env.sh"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -1,5 +1,7 @@
 """Living environments, small and real: made by uv, offline, from wheels built here; then edited by hand."""
 
+# ruff: noqa: PTH113, PTH114, PTH115, PTH118 - snapshots of whole trees
+
 from __future__ import annotations
 
 import hashlib
@@ -85,7 +87,9 @@ class Living:
     def site(self) -> Path:
         return self.venv / SITE
 
-    def wheel(self, name: str, version: str = "1.0", files: dict[str, bytes | str] | None = None, **more: Any) -> Path:
+    def wheel(
+        self, name: str, version: str = "1.0", files: dict[str, bytes | str] | None = None, **more: Any
+    ) -> Path:
         """Publish a wheel."""
         return make_wheel(self.folder / "index", name, version, files, **more)
 
@@ -105,7 +109,9 @@ class Living:
         assert done.returncode == 0, done.stderr
 
     def git(self, folder: Path, *words: str) -> str:
-        done = subprocess.run(["git", "-C", str(folder), *words], env=self.env, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["git", "-C", str(folder), *words], env=self.env, capture_output=True, text=True, check=True
+        )
         return done.stdout.strip()
 
     def put(self, path: str, text: str | bytes, mode: int = 0o644) -> Path:
@@ -120,7 +126,11 @@ class Living:
     def run(self, *words: str | Path, cwd: Path | None = None, **env: str) -> Ran:
         """Run ``envbundle WORDS --json`` in this process, with the environment of the folder."""
         out, err, here = io.StringIO(), io.StringIO(), Path.cwd()
-        with mock.patch.dict(os.environ, self.env | env, clear=True), redirect_stdout(out), redirect_stderr(err):
+        with (
+            mock.patch.dict(os.environ, self.env | env, clear=True),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
             os.chdir(cwd or self.folder)
             try:
                 status = main([*map(str, words), "--json"])
@@ -129,7 +139,9 @@ class Living:
         assert out.getvalue().count("\n") == 1, out.getvalue() + err.getvalue()
         return Ran(status, json.loads(out.getvalue()), err.getvalue())
 
-    def capture(self, *words: str | Path, out: str = "out", venv: Path | None = None, links: bool = True) -> Ran:
+    def capture(
+        self, *words: str | Path, out: str = "out", venv: Path | None = None, links: bool = True
+    ) -> Ran:
         """Capture the environment, which must go well and leave it as it was."""
         before = snapshot(venv or self.venv)
         find = ["--find-links", str(self.folder / "index")] if links else []
@@ -144,7 +156,14 @@ class Living:
         for words in (
             ["lock", "--offline"],
             ["pack", "--unsigned", "-o", str(self.folder / f"{out}.store")],
-            ["install", str(self.folder / f"{out}.store"), "--prefix", str(prefix), "--allow-unsigned", "--no-device"],
+            [
+                "install",
+                str(self.folder / f"{out}.store"),
+                "--prefix",
+                str(prefix),
+                "--allow-unsigned",
+                "--no-device",
+            ],
         ):
             ran = self.run(*words, cwd=folder)
             assert ran.status == 0, (words, ran.answer, ran.err)
@@ -199,7 +218,14 @@ def differences(source: Path, target: Path) -> set[str]:
 
 def python(prefix: Path, code: str) -> str:
     """What ``code`` prints in an environment, from outside any folder that could help."""
-    done = subprocess.run([str(prefix / "bin/python"), "-B", "-c", code], cwd="/", capture_output=True, text=True, check=False, env=CLEAN)
+    done = subprocess.run(
+        [str(prefix / "bin/python"), "-B", "-c", code],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+        env=CLEAN,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

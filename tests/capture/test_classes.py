@@ -84,25 +84,39 @@ def test_an_edit_through_a_hard_link_is_seen_though_the_installers_cache_has_it_
 def test_a_build_of_ones_own_becomes_a_wheel(living: Living) -> None:
     files = {f"mine/{name}.py": f"# {name}\n" for name in ("__init__", "a", "b", "c", "d", "e")}
     living.wheel("mine", "1.0", files)
-    own = make_wheel(living.folder / "own", "mine", "1.0", {name: text + "OURS = 1\n" for name, text in files.items()})
+    own = make_wheel(
+        living.folder / "own", "mine", "1.0", {name: text + "OURS = 1\n" for name, text in files.items()}
+    )
     living.new_venv()
     living.install("mine", links=own.parent)
     row = living.capture().row("mine")
-    assert (row["class"], row["form"], row["compared"] > row["differing"] > row["compared"] // 2) == ("other-build", "wheel", True)
+    assert (row["class"], row["form"], row["compared"] > row["differing"] > row["compared"] // 2) == (
+        "other-build",
+        "wheel",
+        True,
+    )
     assert "mine/a.py" in members(living, "mine")
     line = (living.folder / "out/requirements.txt").read_text()
     assert f"mine @ wheels/{row['wheel']['filename']} --hash=sha256:{row['wheel']['sha256']}" in line
 
 
 def test_a_distribution_on_no_index_becomes_a_wheel(living: Living) -> None:
-    own = make_wheel(living.folder / "own", "hidden", "3.1", scripts={"tool": "#!python\nprint('tool')\n"}, data={"data/share/x/y.txt": "y"})
+    own = make_wheel(
+        living.folder / "own",
+        "hidden",
+        "3.1",
+        scripts={"tool": "#!python\nprint('tool')\n"},
+        data={"data/share/x/y.txt": "y"},
+    )
     living.wheel("known")
     living.new_venv()
     living.install("known")
     living.install("hidden", links=own.parent)
     ran = living.capture()
     assert ran.row("hidden")["form"] == "wheel"
-    assert {"hidden-3.1.data/scripts/tool", "hidden-3.1.data/data/share/x/y.txt"} <= set(members(living, "hidden"))
+    assert {"hidden-3.1.data/scripts/tool", "hidden-3.1.data/data/share/x/y.txt"} <= set(
+        members(living, "hidden")
+    )
     with zipfile.ZipFile(next((living.folder / "out/wheels").glob("hidden*"))) as archive:
         assert archive.read("hidden-3.1.data/scripts/tool") == b"#!python\nprint('tool')\n"
 
@@ -138,7 +152,9 @@ def test_an_editable_project_is_copied_in(sglang: Living, layout: str) -> None:
     (package / "__init__.py").write_text("VALUE = 'edited'\n")
     root = package.parent
     _editable_info(sglang, project, root, package, finder=layout == "finder")
-    before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file() and path.name != "index"}
+    before = {
+        path: path.read_bytes() for path in project.rglob("*") if path.is_file() and path.name != "index"
+    }
     ran = sglang.capture()
     row = ran.row("proj")
     assert (row["class"], row["form"], row["origin"]["url"]) == ("editable", "wheel", project.as_uri())
@@ -146,7 +162,9 @@ def test_an_editable_project_is_copied_in(sglang: Living, layout: str) -> None:
     assert row["origin"]["commit"] == sglang.git(project, "rev-parse", "HEAD")
     names = members(sglang, "proj")
     assert {"proj/__init__.py", "proj/data.txt", "proj/later.py"} <= set(names)
-    assert not {name for name in names if name.endswith((".log", ".pth", "_finder.py")) or name.startswith("tests/")}
+    assert not {
+        name for name in names if name.endswith((".log", ".pth", "_finder.py")) or name.startswith("tests/")
+    }
     with zipfile.ZipFile(next((sglang.folder / "out/wheels").glob("proj*"))) as archive:
         direct = json.loads(archive.read("proj-0.3.dist-info/direct_url.json"))
     assert direct == {"dir_info": {}, "url": project.as_uri()}
@@ -164,8 +182,12 @@ def _editable_info(living: Living, project: Path, root: Path, package: Path, *, 
         f"{info}/direct_url.json": json.dumps({"url": project.as_uri(), "dir_info": {"editable": True}}),
     }
     if finder:
-        files[f"{SITE}/__editable___proj_0_3_finder.py"] = f"MAPPING: dict[str, str] = {{'proj': {str(package)!r}}}\nimport nothing_there\n"
-        files[f"{SITE}/__editable__.proj-0.3.pth"] = "import __editable___proj_0_3_finder; __editable___proj_0_3_finder.install()\n"
+        files[f"{SITE}/__editable___proj_0_3_finder.py"] = (
+            f"MAPPING: dict[str, str] = {{'proj': {str(package)!r}}}\nimport nothing_there\n"
+        )
+        files[f"{SITE}/__editable__.proj-0.3.pth"] = (
+            "import __editable___proj_0_3_finder; __editable___proj_0_3_finder.install()\n"
+        )
     else:
         files[f"{SITE}/_proj.pth"] = f"{root}\n"
     for path, text in files.items():
@@ -175,7 +197,9 @@ def _editable_info(living: Living, project: Path, root: Path, package: Path, *, 
 
 
 def test_an_editable_whose_source_is_gone_is_refused(sglang: Living) -> None:
-    _editable_info(sglang, sglang.folder / "gone", sglang.folder / "gone", sglang.folder / "gone", finder=False)
+    _editable_info(
+        sglang, sglang.folder / "gone", sglang.folder / "gone", sglang.folder / "gone", finder=False
+    )
     ran = sglang.run("capture", sglang.venv, "-o", "out", "--as-is")
     assert (ran.status, ran.codes) == (4, {"E-EDITABLE-GONE"})
     assert str(sglang.folder / "gone") in ran.finding("E-EDITABLE-GONE")["subject"]
@@ -189,7 +213,12 @@ def test_a_checkout_that_was_installed_keeps_its_commit(sglang: Living) -> None:
     commit = "a" * 40
     sglang.put(
         f"{SITE}/fromgit-1.2.dist-info/direct_url.json",
-        json.dumps({"url": "https://t:ken@example.org/r.git", "vcs_info": {"vcs": "git", "commit_id": commit, "requested_revision": "main"}}),
+        json.dumps(
+            {
+                "url": "https://t:ken@example.org/r.git",
+                "vcs_info": {"vcs": "git", "commit_id": commit, "requested_revision": "main"},
+            }
+        ),
     )
     row = sglang.capture().row("fromgit")
     assert (row["class"], row["origin"]) == (
@@ -213,7 +242,10 @@ def test_an_origin_lost_by_freeze_is_solved_from_the_bytes(
     """B54: ``pkg @ file:///croot/...`` and the file is gone."""
     own = sglang.wheel("lost", "1.0") if published else make_wheel(sglang.folder / "own", "lost", "1.0")
     sglang.install("lost", links=own.parent)
-    sglang.put(f"{SITE}/lost-1.0.dist-info/direct_url.json", json.dumps({"url": "file:///croot/lost.whl", "archive_info": {}}))
+    sglang.put(
+        f"{SITE}/lost-1.0.dist-info/direct_url.json",
+        json.dumps({"url": "file:///croot/lost.whl", "archive_info": {}}),
+    )
     if edited:
         sglang.put(f"{SITE}/lost/__init__.py", "EDITED = 1\n")
     ran = sglang.capture()
@@ -242,7 +274,9 @@ def test_contested_paths_have_the_winner_of_the_disk(living: Living) -> None:
         living.put(f"{SITE}/nv/lib.txt", winner)
         ran = living.capture(out=winner)
         assert [row["class"] for row in ran.answer["distributions"]] == ["pristine", "pristine"]
-        assert ran.answer["contested"] == [{"path": f"{SITE}/nv/lib.txt", "claimants": ["cu12", "cu13"], "winner": winner}]
+        assert ran.answer["contested"] == [
+            {"path": f"{SITE}/nv/lib.txt", "claimants": ["cu12", "cu13"], "winner": winner}
+        ]
         policies = dict(manifest_of(living, winner).packages)
         assert policies[winner].winner == (f"{SITE}/nv/lib.txt",)
 
@@ -260,7 +294,11 @@ def test_files_of_nobody_are_carried_and_caches_are_not(sglang: Living) -> None:
     assert ran.answer["left_out"]["leftovers"] == [f"{SITE}/~ther-1.0.dist-info/METADATA"]
     assert {"N-CAPTURE-CACHES", "W-CAPTURE-LEFT-OUT"} <= ran.codes
     names = members(sglang, "envbundle_captured")
-    assert {"helper.py", "envbundle_captured-1.data/scripts/mine.sh", "envbundle_captured-1.data/data/share/notes.txt"} <= set(names)
+    assert {
+        "helper.py",
+        "envbundle_captured-1.data/scripts/mine.sh",
+        "envbundle_captured-1.data/data/share/notes.txt",
+    } <= set(names)
     assert not any("pyc" in name or ".cache" in name for name in names)
     assert ran.row("sglang")["class"] == "pristine"
 
@@ -289,7 +327,9 @@ def test_two_metadata_directories_and_a_damaged_one(sglang: Living) -> None:
 
 
 def test_a_distribution_without_record_is_walked(sglang: Living) -> None:
-    own = make_wheel(sglang.folder / "own", "norecord", "1.0", {"norecord/__init__.py": "", "norecord/deep/x.py": ""})
+    own = make_wheel(
+        sglang.folder / "own", "norecord", "1.0", {"norecord/__init__.py": "", "norecord/deep/x.py": ""}
+    )
     sglang.install("norecord", links=own.parent)
     (sglang.site / "norecord-1.0.dist-info/RECORD").unlink()
     ran = sglang.capture()

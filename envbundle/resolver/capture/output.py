@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from envbundle.errors import UserInputError
 from envbundle.host.file_urls import path_of_file_url
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .assemble import Plan
+    from .manifest_of import Facts
     from .published import Machine, PublishedWheel
     from .survey import Survey
 
@@ -153,3 +154,13 @@ def local_wheels(seen: Survey, links: Sequence[str]) -> dict[str, PublishedWheel
         if wheel.direct and str(path_of_file_url(wheel.url).parent) not in links:
             found[name] = wheel
     return found
+
+
+def places_of(
+    seen: Survey, made: Mapping[str, Rebuilt], copied: Mapping[str, PublishedWheel], facts: Facts
+) -> dict[str, Any]:
+    """Return which of the places that were asked a lock must ask too."""
+    asked = [i.wheel for n, i in seen.distributions.items() if n not in made and n not in copied]
+    pinned = [wheel for wheel in asked if wheel is not None and not wheel.direct]
+    indexed = any(wheel.index is not None for wheel in pinned)
+    return {"no_index": not indexed, "find_links": facts.find_links if pinned else ()}

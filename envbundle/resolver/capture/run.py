@@ -38,6 +38,7 @@ from .output import (
     Stage,
     copy_wheel,
     local_wheels,
+    places_of,
     require_free,
     requirements_text,
     write_overlays,
@@ -131,10 +132,7 @@ class _Capture:
             for wheel in copied.values():
                 copy_wheel(stage, wheel, path_of_file_url(wheel.url))
             stage.write("requirements.txt", requirements_text(seen, made, copied))
-            direct = all(n in made or n in copied for n in seen.distributions)
-            manifest = manifest_of(
-                plan, replace(facts, no_index=direct, find_links=() if direct else facts.find_links)
-            )
+            manifest = manifest_of(plan, replace(facts, **places_of(seen, made, copied, facts)))
             stage.write(SCHEMA_FILE, schemas.text("manifest"))
             stage.write(
                 "envbundle.toml",

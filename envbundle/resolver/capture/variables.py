@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|AUTH|COOKIE|SESSION|(?:^|_)KEYS?(?:_|$)|APIKEY")
+_SECRET = re.compile(r"TOKEN(?!IZER)|SECRET|KEY|PASSW|CREDENTIAL|PRIVATE|AUTH(?!OR)|COOKIE|SESSION")
 _SESSION = re.compile(
     r"""
       PATH | HOME | USER | LOGNAME | SHELL | PWD | OLDPWD | SHLVL | _ | TERM | COLORTERM | TERM_.* | LANG
@@ -26,7 +26,7 @@ _SESSION = re.compile(
     | CREDENTIALS_DIRECTORY | VIRTUAL_ENV.* | CONDA_.* | PYENV_.* | UV | UV_.* | PIP_.* | POETRY_.*
     | PYTHONHOME | PYTHONUSERBASE | KUBERNETES_.* | .*_SERVICE_(HOST|PORT.*) | container | DEBIAN_FRONTEND
     | (HTTP|HTTPS|FTP|NO|ALL)_PROXY | (http|https|ftp|no|all)_proxy | BASH_.* | ENV | TMPDIR
-    | .*_PORT_[0-9]+_(TCP|UDP).* | MEMORY_PRESSURE_.*
+    | .*_PORT_[0-9]+_(TCP|UDP).* | MEMORY_PRESSURE_.* | GIT_.*
     """,
     re.VERBOSE,
 )
