@@ -7,6 +7,9 @@ ssh-keygen:openssh-client
 ssh-agent:openssh-client
 sshd:openssh-server
 rsync:rsync
+docker-registry:docker-registry
+fish:fish
+zsh:zsh
 skopeo:skopeo
 ip:iproute2
 unshare:util-linux
