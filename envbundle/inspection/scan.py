@@ -34,9 +34,10 @@ from .elf import (
     read_segments,
 )
 from .fatbin import HEADER_SIZE, PATTERN, Fault, Module, first_nonzero
-from .linkage import read_needs
+from .linkage import open_dynamic, read_needs
 from .search import Search, search
 from .source import BufferSource, StreamSource
+from .symbols import read_symbols
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from envbundle.spec.coverage import FileKind, Image, Needs, Role, State
     from envbundle.spec.finding import Severity
+    from envbundle.spec.symbols import Symbols
 
     from .source import Buffer, Source
 
@@ -101,6 +103,7 @@ def scan_file(
         findings=tuple(work.findings),
         lost=work.lost,
         needs=work.needs,
+        symbols=work.symbols,
     )
 
 
@@ -129,6 +132,7 @@ class _Scan:
         self.findings: list[Finding] = []
         self.lost = False
         self.needs: Needs | None = None
+        self.symbols: Symbols | None = None
         self._counts: dict[tuple[str, Role, State, tuple[Image, ...], int, tuple[str, ...]], int] = {}
 
     # --- what a reading gives
@@ -234,6 +238,8 @@ class _Scan:
         if elf is not None:
             try:
                 self.needs = read_needs(self.source, elf)
+                table = open_dynamic(self.source, elf)
+                self.symbols = None if table is None else read_symbols(table)
             except ElfError as fault:
                 self.find("E-ELF", Fault(fault.offset, fault.expected, fault.found), severity="warning")
         return "elf"

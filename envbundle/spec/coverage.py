@@ -17,6 +17,7 @@ from envbundle.errors import FormatError
 
 from .fields import Fields, read_text
 from .finding import Finding
+from .symbols import Symbols
 
 Verdict = Literal["native", "jit", "partial", "none", "no-gpu-code", "unknown"]
 EntryKind = Literal["sass", "ptx", "nvvm"]
@@ -316,6 +317,7 @@ class FileScan:
     findings: tuple[Finding, ...] = ()
     lost: bool = False
     needs: Needs | None = None
+    symbols: Symbols | None = None
 
     @property
     def has_gpu_code(self) -> bool:
@@ -365,7 +367,7 @@ class FileScan:
     def from_dict(cls, value: Any, where: str = "file") -> FileScan:
         """Read the JSON form; raises ``FormatError``."""
         fields = Fields(value, where)
-        needs = fields.raw("needs", None)
+        needs, symbols = fields.raw("needs", None), fields.raw("symbols", None)
         scan = cls(
             path=fields.text("path"),
             size=fields.integer("size"),
@@ -374,6 +376,7 @@ class FileScan:
             findings=fields.items("findings", Finding.from_dict),
             lost=fields.boolean("lost", default=False),
             needs=None if needs is None else Needs.from_dict(needs, fields.path("needs")),
+            symbols=None if symbols is None else Symbols.from_dict(symbols, fields.path("symbols")),
         )
         fields.done()
         return scan
@@ -388,6 +391,7 @@ class FileScan:
             "findings": [finding.to_dict() for finding in self.findings],
             "lost": self.lost,
             "needs": None if self.needs is None else self.needs.to_dict(),
+            "symbols": None if self.symbols is None else self.symbols.to_dict(),
         }
 
 
