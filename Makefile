@@ -31,7 +31,7 @@ e2e: ## what needs root, servers, other programs or namespaces; installs them, n
 lint: ## ruff and mypy
 	@sh scripts/setup.sh test lint
 	.venv/bin/ruff check
-	.venv/bin/mypy
+	.venv/bin/mypy envbundle scripts tests
 
 format: ## let ruff lay out the code
 	@sh scripts/setup.sh lint

@@ -313,7 +313,7 @@ def content(lock_text: str) -> Content:
                 distribution=layer.distribution,
                 version=layer.version,
                 origin="published" if layer.kind == "distribution" else "built",
-                files=sum(entry.type == "file" for entry in layer.entries),
+                files=len(layer.entries),
                 bytes=layer.file_bytes,
             )
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from envbundle.progress import SILENT, Reporter
 from envbundle.spec.finding import Finding
 from envbundle.store.bundle import parse_descriptor
+from envbundle.store.layout import DirectoryStore
 from envbundle.transfer.copy import CopyResult, copy_bundle
 from envbundle.transfer.location import open_destination, open_location, parse_location
 from envbundle.trust.trusted import accept, check_signatures
@@ -85,10 +86,16 @@ def copy(
     findings: list[Finding] = []
     judge = _judge(policy, findings)
     opened = open_destination(there, dry_run=dry_run)
-    results = tuple(
-        copy_bundle(here, opened, bundle.tag, judge=judge, check=check, dry_run=dry_run, reporter=reporter)
-        for bundle in bundles
-    )
+    try:
+        results = tuple(
+            copy_bundle(
+                here, opened, bundle.tag, judge=judge, check=check, dry_run=dry_run, reporter=reporter
+            )
+            for bundle in bundles
+        )
+    finally:
+        if isinstance(opened, DirectoryStore):
+            opened.unmake()  # a refusal before the first blob leaves no store; later ones are for resuming
     return CopyAnswer(results=results, findings=tuple(findings))
 
 

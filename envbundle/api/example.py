@@ -37,7 +37,7 @@ def main() -> int:
     return 0
 '''
 _SETTINGS = '"""Settings that somebody will patch by hand."""\n\nGREETING = "demo-app as published"\n'
-_PATCHED = '"""Settings, patched by hand on the machine that works."""\n\nGREETING = "demo-app with the hand patch"\n'
+_PATCHED = '"""Settings, patched by hand."""\n\nGREETING = "demo-app with the hand patch"\n'
 _KERNELS = '''"""Kernels for several GPUs."""
 
 from pathlib import Path

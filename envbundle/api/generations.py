@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from envbundle.errors import IntegrityError
 from envbundle.host.processes import users_of
 from envbundle.installer import generations as gens
+from envbundle.installer import journal
 from envbundle.installer.layout import Prefix
 from envbundle.store.gc import collect as collect_store
 from envbundle.store.layout import DirectoryStore
@@ -51,7 +52,12 @@ def collect(place: Path, *, keep: int, dry_run: bool) -> dict[str, Any]:
     """Remove old generations of a prefix, or what no bundle of a store needs."""
     if Prefix.of(place).home.is_dir():
         done = gens.gc(place, keep=keep, dry_run=dry_run)
-        return {"place": str(place), "removed": list(done.removed), "kept": dict(done.kept)}
+        return {
+            "place": str(place),
+            "removed": list(done.removed),
+            "kept": dict(done.kept),
+            "bytes": done.bytes,
+        }
     found = collect_store(DirectoryStore(place), dry_run=dry_run)
     return {
         "place": str(place),
@@ -71,4 +77,4 @@ def receipt(prefix: Path) -> Receipt:
 
 def history(prefix: Path) -> tuple[dict[str, Any], ...]:
     """Return the log's rows, oldest first; raises ``UserInputError`` (E-NOT-A-PREFIX)."""
-    return tuple(gens.history(gens.managed(prefix)))
+    return tuple(journal.history(gens.managed(prefix)))

@@ -13,6 +13,7 @@ from envbundle.installer.install import install as install_bundle
 from envbundle.installer.options import InstallOptions
 from envbundle.installer.preflight import refuse
 from envbundle.progress import SILENT, Reporter
+from envbundle.spec.prefix import check_prefix
 from envbundle.store.layout import DirectoryStore
 from envbundle.store.read import read_plain
 
@@ -101,7 +102,7 @@ def install(
             found="a bundle that states no prefix of its own",
         )
     options = InstallOptions(
-        prefix=Path(prefix).absolute(),
+        prefix=Path(check_prefix(str(Path(prefix).absolute()))),
         interpreter=choice.python,
         signatures=ref.signatures,
         reuse=choice.reuse,

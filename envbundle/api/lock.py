@@ -185,7 +185,7 @@ def _accept(
             text = accept_gaps(text, name, chosen, filename=str(opened.path))
             again.append(name)
     unused = [word for word in wanted if word not in used]
-    if unused and not all(_exempt_already(opened, outcomes, word) for word in unused):
+    if unused and not all(_exempt_already(outcomes, word) for word in unused):
         there = sorted(
             f"{gap.distribution}:{gap.path}"
             for outcome in outcomes.values()
@@ -209,9 +209,7 @@ def _accept(
     )
 
 
-def _exempt_already(
-    opened: OpenManifest, outcomes: dict[str, LockOutcome | EnvbundleError], word: str
-) -> bool:
+def _exempt_already(outcomes: dict[str, LockOutcome | EnvbundleError], word: str) -> bool:
     for outcome in outcomes.values():
         if isinstance(outcome, LockOutcome) and outcome.lock is not None:
             for item in outcome.lock.exemptions:

@@ -13,6 +13,7 @@ from envbundle.host.folder import Folder
 from envbundle.progress import SILENT, Reporter
 from envbundle.spec.finding import Finding, findings_of
 from envbundle.spec.lock_text import parse_lock
+from envbundle.store.gc import take_back
 from envbundle.store.layout import DirectoryStore
 from envbundle.trust.keys import fingerprint
 
@@ -90,7 +91,8 @@ def pack(
 ) -> PackAnswer:
     """Pack the targets that ``targets`` names (all without) into ``store``, made where it is not there.
 
-    ``key`` signs (None: unsigned), ``cache`` keeps fetched wheels and the packer's memory. Raises for what
+    A refused target leaves nothing in the store, and a store that would hold nothing is not made. ``key``
+    signs (None: unsigned), ``cache`` keeps fetched wheels and the packer's memory. Raises for what
     concerns all targets (the manifest, the key, the store); what concerns one is in its answer.
     """
     opened = open_manifest(manifest_path)
@@ -114,6 +116,8 @@ def pack(
                 )
         except EnvbundleError as error:
             bundles[name] = PackedBundle(findings=findings_of(error), error=error)
+            take_back(destination, destination.fresh())
+    destination.unmake()
     return PackAnswer(bundles=bundles)
 
 

@@ -1,4 +1,4 @@
-"""Opening things for the verbs: manifests, stores, keys, signers. Composition only; rules live in the rooms."""
+"""Opening what the verbs work on: manifests and their targets. Composition only; rules live in the rooms."""
 
 from __future__ import annotations
 
@@ -72,7 +72,10 @@ def choose_targets(manifest: Manifest, wanted: Sequence[str]) -> tuple[TargetSpe
         found = named or [spec for spec in manifest.targets if text in map(str, spec.target.gpus)]
         names = ", ".join(spec.target.name for spec in manifest.targets)
         if not found:
-            raise UserInputError("E-TARGET-UNKNOWN", text, expected=f"one of {names}", found="no such target")
+            subject = text or "--arch ''"
+            raise UserInputError(
+                "E-TARGET-UNKNOWN", subject, expected=f"one of {names}", found="no such target"
+            )
         if len(found) > 1:
             both = ", ".join(spec.target.name for spec in found)
             raise UserInputError(

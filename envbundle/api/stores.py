@@ -33,7 +33,10 @@ def choose_bundles(store: Store, wanted: str | None) -> tuple[BundleSummary, ...
     if not chosen:
         there = ", ".join(bundle.tag for bundle in every)
         raise UserInputError(
-            "E-NO-BUNDLE", wanted, expected=f"a bundle of {store.name}", found=f"it holds {there}"[:400]
+            "E-NO-BUNDLE",
+            wanted or "--arch ''",
+            expected=f"a bundle of {store.name}",
+            found=f"it holds {there}"[:400],
         )
     return chosen
 

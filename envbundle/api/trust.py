@@ -90,6 +90,6 @@ def open_signer(key: str, *, passphrase: Callable[[str], bytes], agent: str | No
             "E-KEY-MISSING",
             str(path),
             found="no such file",
-            hint="name an ssh private key with --key, make one with `ssh-keygen -t ed25519`, or pack --unsigned",
+            hint="name an ssh private key (--key), make one (ssh-keygen -t ed25519), or pack --unsigned",
         )
     return read_private_key(read_bounded(path, 64 * 1024), lambda: passphrase(str(path)), source=str(path))

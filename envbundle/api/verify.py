@@ -137,7 +137,6 @@ def _signature(
             return trusted.trust.status, trusted.trust.principal
         ref = read_bundle(store, bundle.tag)
         check_signatures(ref.descriptor, ref.signatures, subject=bundle.tag)
-        return ("not judged" if ref.signatures else "unsigned"), None
     except TrustError as fault:
         status = signature_status(fault)
         if status != "unsigned" or not trust.allow_unsigned:
@@ -146,6 +145,7 @@ def _signature(
     except EnvbundleError as fault:
         findings += [f for f in findings_of(fault) if f not in findings]
         return "bad", None
+    return ("not judged" if ref.signatures else "unsigned"), None
 
 
 def _damaged(findings: tuple[Finding, ...]) -> VerifyAnswer:

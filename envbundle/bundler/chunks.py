@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
     from .packing import ChunkTicket
 
+MAX_THREADS = 3
+"""One inflating thread feeds two; each more keeps memory all the same: zstd contexts and freed buffers."""
 IN_FLIGHT = 2 * BIG_PIECE_SIZE
-"""Plain bytes on their way at most. Each costs as much again while it is encoded, beside a pack and a piece that
-are being filled: 192 MiB where nothing compresses. One thread inflates, so more would not make it faster."""
+"""Plain bytes on their way at most. Each costs as much again while it is encoded, beside a pack and a piece
+that are being filled: 192 MiB where nothing compresses. One thread inflates: more would not be faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +61,14 @@ class _Ticket:
 class ChunkWriter:
     """A context manager that stores chunks; leaving it by an exception drops what has not begun.
 
-    ``level`` is zstd's. ``workers`` is the number of threads (None: the CPUs this process may use). The
+    ``level`` is zstd's. ``workers`` is the number of threads, at most 3 (None: by the CPUs it may use). The
     store's ``has`` and ``put`` are called from these threads.
     """
 
     def __init__(self, store: Store, *, level: int = 1, workers: int | None = None) -> None:
         """Prepare; threads start with the first chunk."""
         self._store, self._level = store, level
-        threads = max(1, workers if workers is not None else usable_cpus())
+        threads = max(1, min(MAX_THREADS, usable_cpus() if workers is None else workers))
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="envbundle-chunk")
         self._room = _Room(IN_FLIGHT)
         self._known: dict[tuple[Digest, bool], StoredChunk] = {}

@@ -80,7 +80,7 @@ def pack(
     each other is the caller's to check. ``find_wheel`` opens the bytes of one wheel (seekable); they are
     hashed here. ``overlay_folder`` gives the files of one overlay. ``cache`` is a folder that remembers
     layers (None: none is remembered); ``level`` is zstd's; ``workers`` the number of compressing threads
-    (None: the CPUs of this process). The caller holds ``store.writing()`` around this and the commit.
+    (at most 3). The caller holds ``store.writing()`` around this and the commit.
 
     Raises ``IntegrityError`` (a wheel that is not the locked one, E-RECORD and other faults of wheels,
     E-OVERLAY-LOCK), ``VerdictError`` (E-OVERLAY-CHANGED, E-OVERLAP, E-RESERVED-PATH), ``HostError``.
@@ -91,10 +91,13 @@ def pack(
     with ChunkWriter(store, level=level, workers=workers) as writer:
         work = _Work(store=store, writer=writer, codec=codec, memory=memory, reporter=reporter)
         packages = sorted(lock.packages, key=lambda package: package.name)
+        overlays = sorted(lock.overlays, key=lambda overlay: overlay.distribution)
+        for overlay in overlays:
+            # Before minutes are spent on wheels; the bytes are compared again as they are packed.
+            check_files(overlay, overlay_folder(overlay))
         for package in packages:
             work.wheel(package, find_wheel)
         bases = dict(zip((package.name for package in packages), work.finish(), strict=True))
-        overlays = sorted(lock.overlays, key=lambda overlay: overlay.distribution)
         for overlay in overlays:
             work.overlay(overlay, _base(overlay, bases), overlay_folder(overlay))
         layers = work.finish()
@@ -162,10 +165,8 @@ class _Work:
 
     def overlay(self, locked: LockedOverlay, base: MadeLayer, source: FileSource) -> None:
         key = layer_key(self._codec, {"overlay": _overlay_source(locked), "base": str(Digest.of(base.data))})
-        if self._reuse(key) is not None:
-            check_files(locked, source)
-            return
-        self._begin(key, draft_overlay(locked, base.layer, source, self._writer.layer()))
+        if self._reuse(key) is None:
+            self._begin(key, draft_overlay(locked, base.layer, source, self._writer.layer()))
 
     def _reuse(self, key: Digest) -> MadeLayer | None:
         made = self._memory.find(key) if self._memory is not None else None

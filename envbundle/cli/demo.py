@@ -56,7 +56,7 @@ class _Demo:
         finally:
             os.chdir(here)
         self.out.line(
-            "\nDemo done: locked, refused, packed, signed, copied, installed, verified; every status as expected."
+            "\nDemo done: locked, refused, packed, signed, installed, verified; each status was right."
         )
         self.out.answer({"steps": self.steps})
         return 0

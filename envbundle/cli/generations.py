@@ -26,7 +26,8 @@ def execute(args: argparse.Namespace, out: Output) -> int:
     for row in rows:
         mark = "*" if row["current"] else " "
         out.line(
-            f"{mark} {row['generation']}  {row['name']} {row['version']}  {row['target']}  {row['installed_at']}"
+            f"{mark} {row['generation']}  {row['name']} {row['version']} for {row['target']}"
+            f"  {row['installed_at']}"
         )
     out.answer({"generations": list(rows)})
     return 0

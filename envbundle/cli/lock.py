@@ -38,8 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="accept that FILE (a wheel's member, or DIST:PATH) does not serve the target, and write that into "
-        "the manifest (repeatable)",
+        help="accept that FILE (a wheel's member, or DIST:PATH) does not serve the target, and write that "
+        "into the manifest (repeatable)",
     )
 
 

@@ -53,7 +53,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
         "--allowed-signers",
         default=None,
         metavar="F",
-        help="OpenSSH allowed_signers file (default: $ENVBUNDLE_ALLOWED_SIGNERS, else the user's configuration)",
+        help="OpenSSH allowed_signers file (default: $ENVBUNDLE_ALLOWED_SIGNERS, else the user's own)",
     )
     parser.add_argument(
         "--signer", action="append", default=[], metavar="P", help="accept this principal only (repeatable)"

@@ -69,8 +69,8 @@ def execute(args: argparse.Namespace, out: Output) -> int:
             f"  id          {bundle.id}\n"
             f"  content id  {bundle.content_id}\n"
             f"  layers      {bundle.layers}, {bundle.layers_reused} of them packed before\n"
-            f"  chunks      {bundle.chunks}, {human_bytes(bundle.plain_bytes)} as {human_bytes(bundle.stored_bytes)}, "
-            f"{human_bytes(bundle.new_bytes)} new in {args.output}\n"
+            f"  chunks      {bundle.chunks}, {human_bytes(bundle.plain_bytes)} as "
+            f"{human_bytes(bundle.stored_bytes)}, {human_bytes(bundle.new_bytes)} new in {args.output}\n"
             f"  signed by   {bundle.signed_by or 'nobody'}"
         )
     out.answer(answer.to_dict(), [f for bundle in answer.bundles.values() for f in bundle.findings])

@@ -17,22 +17,23 @@ import hashlib
 import netrc
 import os
 import re
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
-from envbundle.errors import HostError, IntegrityError, TransferError
+from envbundle.errors import IntegrityError, TransferError
 from envbundle.progress import SILENT, Reporter
-from envbundle.spec.digest import Digest
 
-from .files import host_errors, read_bounded
+from .file_urls import check_file, copy_file, file_digest, public_url, read_file_page
+from .files import host_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import httpx
+
+    from envbundle.spec.digest import Digest
 
 MAX_PAGE = 128 * 1024 * 1024
 MAX_ARTIFACT = 64 * 1024**3
@@ -91,7 +92,7 @@ class HttpFetcher:
         """
         shown = public_url(url)
         if urlsplit(url).scheme == "file":
-            return _file_page(url, limit)
+            return _local_page(url, limit)
         self._refuse_offline(shown)
         body = bytearray()
         with _transfer_errors("E-INDEX-UNREACHABLE", shown), self._stream(url, {"Accept": _ACCEPT}) as answer:
@@ -167,7 +168,7 @@ class HttpFetcher:
     def _download(self, url: str, part: Path, *, limit: int, reporter: Reporter) -> None:
         shown = public_url(url)
         if urlsplit(url).scheme == "file":
-            _copy_file(url, part, limit)
+            copy_file(url, part, limit)
             return
         self._refuse_offline(shown)
         offset = _size_of(part)
@@ -234,48 +235,6 @@ class HttpFetcher:
             self._clients.append(httpx.Client(timeout=self.timeout, follow_redirects=True, max_redirects=10))
         with self._clients[0].stream("GET", url, headers=headers, auth=_auth_of(url)) as answer:
             yield answer
-
-
-def public_url(url: str) -> str:
-    """Return ``url`` without user, password, query and fragment: what may be shown and stored."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, "", ""))
-
-
-def file_digest(path: Path) -> tuple[Digest, int]:
-    """Return the sha256 and the size in bytes of a file; raises ``HostError``."""
-    state, size = hashlib.sha256(), 0
-    with host_errors(path), path.open("rb", buffering=0) as stream:
-        buffer = bytearray(_BLOCK)
-        view = memoryview(buffer)
-        while count := stream.readinto(buffer):
-            state.update(view[:count])
-            size += count
-    return Digest(state.hexdigest()), size
-
-
-def check_file(path: Path, subject: str, *, sha256: Digest, size: int | None) -> None:
-    """Raise ``IntegrityError`` (E-SIZE, E-HASH) about ``subject`` unless the file is the promised one."""
-    found, length = file_digest(path)
-    if size is not None and length != size:
-        raise IntegrityError("E-SIZE", subject, expected=f"{size} bytes", found=f"{length} bytes")
-    if found != sha256:
-        raise IntegrityError(
-            "E-HASH",
-            subject,
-            expected=str(sha256),
-            found=str(found),
-            hint="the file is not the one the index or lock promised; nothing of it was kept",
-        )
-
-
-def path_of_file_url(url: str) -> Path:
-    """Return the path that a ``file:`` URL names; raises ``TransferError`` for one of another host."""
-    parts = urlsplit(url)
-    if parts.netloc not in ("", "localhost"):
-        raise TransferError("E-INDEX-UNREACHABLE", public_url(url), expected="a file of this machine")
-    return Path(unquote(parts.path))
 
 
 def _auth_of(url: str) -> tuple[str, str] | None:
@@ -350,13 +309,29 @@ def _cut(shown: str, written: int, promised: int) -> TransferError:
 def _locked_part(folder: Path, name: str) -> Iterator[Path]:
     """Hold the file lock of one artifact's part in ``folder/.incoming``; yields the part's path."""
     incoming = folder / ".incoming"
+    guard = incoming / f"{name}.lock"
     with host_errors(incoming):
         incoming.mkdir(parents=True, exist_ok=True)
-        fd = os.open(incoming / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = _lock(guard)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
         yield incoming / f"{name}.part"
     finally:
+        guard.unlink(missing_ok=True)
+        os.close(fd)
+
+
+def _lock(guard: Path) -> int:
+    """Return a descriptor that holds the lock; whoever held it before has removed its file."""
+    while True:
+        fd = os.open(guard, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if guard.stat().st_ino == os.fstat(fd).st_ino:
+                    return fd
+        except BaseException:
+            os.close(fd)
+            raise
         os.close(fd)
 
 
@@ -367,24 +342,6 @@ def _size_of(path: Path) -> int:
         return 0
 
 
-def _copy_file(url: str, part: Path, limit: int) -> None:
-    source = path_of_file_url(url)
-    with host_errors(source), source.open("rb") as stream:
-        if os.fstat(stream.fileno()).st_size > limit:
-            raise IntegrityError("E-SIZE", str(source), expected=f"{limit} bytes", found="more")
-        with host_errors(part), part.open("wb") as out:
-            shutil.copyfileobj(stream, out, _BLOCK)
-
-
-def _file_page(url: str, limit: int) -> Page | None:
-    path = path_of_file_url(url)
-    if path.is_dir():
-        path /= "index.html"
-    try:
-        body = read_bounded(path, limit)
-    except HostError as fault:
-        if fault.code == "E-NOT-FOUND":
-            return None
-        raise
-    kind = _JSON if path.suffix == ".json" else "text/html"
-    return Page(url=public_url(url), content_type=kind, body=body)
+def _local_page(url: str, limit: int) -> Page | None:
+    found = read_file_page(url, limit)
+    return None if found is None else Page(url=public_url(url), content_type=found[0], body=found[1])

@@ -82,7 +82,7 @@ class Interpreter:
     """A Python on this machine. ``path`` is the real path of its base executable.
 
     ``version`` is ``3.12.3``; ``python`` is ``3.12``; ``abi`` as in ``cpython-312`` (with ``t`` for a
-    free-threaded build); ``cache_tag`` what it puts into names of bytecode files; ``machine`` as ``uname -m``;
+    free-threaded build); ``cache_tag`` what it puts into names of bytecode files; ``machine`` as of uname;
     ``libc`` as ``glibc 2.39`` ('' where it is not glibc); ``prefix`` its base prefix; ``include`` the folder
     of Python.h, '' where there is none.
     """

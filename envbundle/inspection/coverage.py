@@ -205,14 +205,14 @@ class _Nvidia:
         ]
         if self.refused_isa is not None and self.max_isa is not None and self.driver is not None:
             isa, known = (f"{major}.{minor}" for major, minor in (self.refused_isa, self.max_isa))
-            newer = cuda.driver_for_isa(self.refused_isa)
+            newer, own = cuda.driver_for_isa(self.refused_isa), self.driver
             found.append(
                 Finding(
                     code="E-PTX-DRIVER",
                     severity="error" if counts.verdict == "none" else "warning",
                     subject=self.scan.path,
-                    expected=f"PTX ISA <= {known}, which is what driver {self.driver} takes",
-                    found=f"PTX ISA {isa}, which needs a newer driver than {self.driver}",
+                    expected=f"PTX ISA {known} or older",
+                    found=f"PTX ISA {isa} needs a newer driver than {own} ({own} takes <= {known})",
                     hint=f"needs driver {newer}, or code compiled for {self.arch}",
                 )
             )

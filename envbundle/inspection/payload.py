@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 _MAX_WINDOW = 1 << 27
+_LOOK_EVERY = 512
 
 
 class CodecMissingError(Exception):
@@ -21,49 +22,60 @@ class CodecMissingError(Exception):
 def lz4_block(data: bytes, limit: int, stop: bytes = b"") -> bytes | None:
     """Decompress one raw LZ4 block up to ``limit`` bytes; None where it is not one.
 
-    Decoding ends early, with what there is by then, as soon as ``stop`` has appeared.
+    Decoding ends early, with what there is by then, soon after ``stop`` has appeared.
     """
     out = bytearray()
-    at, size, seen = 0, len(data), 0
-    while at < size and len(out) < limit:
+    at = length = seen = 0
+    size = len(data)
+    while at < size and length < limit:
         token = data[at]
         at += 1
         count = token >> 4
-        if count == 15:
-            while at < size and data[at] == 255:
-                count, at = count + 255, at + 1
-            if at >= size:
+        if count:
+            if count == 15:
+                count, at = _long(data, at)
+                if at > size:
+                    return None
+            if at + count > size:
                 return None
-            count, at = count + data[at], at + 1
-        if at + count > size:
-            return None
-        out += data[at : at + count]
-        at += count
-        if stop and len(out) - seen > 512:
+            out += data[at : at + count]
+            at += count
+            length += count
+        if stop and length - seen > _LOOK_EVERY:
             if out.find(stop, max(seen - len(stop), 0)) >= 0:
                 break
-            seen = len(out)
+            seen = length
         if at + 2 > size:  # the last sequence has literals only; padding may follow
             break
         back = data[at] | data[at + 1] << 8
         at += 2
-        if not 0 < back <= len(out):
+        if not 0 < back <= length:
             return None
         count = (token & 15) + 4
         if count == 19:
-            while at < size and data[at] == 255:
-                count, at = count + 255, at + 1
-            if at >= size:
+            more, at = _long(data, at)
+            if at > size:
                 return None
-            count, at = count + data[at], at + 1
-        count = min(count, limit - len(out))
-        begin = len(out) - back
+            count = more + 4
+        count = min(count, limit - length)
+        begin = length - back
         if back >= count:
             out += out[begin : begin + count]
         else:
-            pattern = bytes(out[begin:])
-            out += (pattern * (count // back + 1))[:count]
+            out += (bytes(out[begin:]) * (count // back + 1))[:count]
+        length += count
     return bytes(out[:limit])
+
+
+def _long(data: bytes, at: int) -> tuple[int, int]:
+    """Return a length of 15 or more and the offset behind it, which is past the end where it is cut off."""
+    count, size = 15, len(data)
+    while at < size and data[at] == 255:
+        count += 255
+        at += 1
+    if at >= size:
+        return count, size + 1
+    return count + data[at], at + 1
 
 
 def zstd_frame(data: bytes, limit: int) -> bytes | None:

@@ -12,14 +12,13 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from envbundle.spec.coverage import FileScan, ModuleGroup
 from envbundle.spec.finding import Finding
 
 from . import archive, ptx
+from .compilers import read_compiler
 from .cubin import has_kernels, header_image, kernel_names, read_cubin
 from .elf import (
     EM_CUDA,
@@ -33,9 +32,10 @@ from .elf import (
     read_sections,
     read_segments,
 )
-from .fatbin import HEADER_SIZE, PATTERN, Fault, Module, first_nonzero
+from .fatbin import PATTERN, Fault, Module
 from .linkage import open_dynamic, read_needs
 from .search import Search, search
+from .sections import LINKED, RELOCATABLE, gaps, place
 from .source import BufferSource, StreamSource
 from .symbols import read_symbols
 
@@ -43,19 +43,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from io import RawIOBase
 
+    from envbundle.spec.compiler import Compiler
     from envbundle.spec.coverage import FileKind, Image, Needs, Role, State
     from envbundle.spec.finding import Severity
     from envbundle.spec.symbols import Symbols
 
     from .source import Buffer, Source
 
-LINKED, RELOCATABLE, SEGMENT = ".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment"
 GPU_NAME = re.compile(r"\.(?:so(?:\.[0-9.]+)?|o|a|pyd|cubin|fatbin|ptx)$")
 LIBRARY_NAME = re.compile(r"\.(?:so(?:\.[0-9.]+)?|o|a|pyd)$")
 MAX_FINDINGS = 50
 _PTX_SIZE = 1 << 24
 _TEXT = bytes(range(32, 127)) + b"\t\r\n\f"
-_SEGMENT_RECORD, _SEGMENT_MAGIC = 24, bytes.fromhex("b1436246")
 
 
 def scan_file(
@@ -104,6 +103,7 @@ def scan_file(
         lost=work.lost,
         needs=work.needs,
         symbols=work.symbols,
+        compiler=work.compiler,
     )
 
 
@@ -112,15 +112,6 @@ def worth_scanning(name: str, head: bytes) -> bool:
     if head[:4] == MAGIC or head[:8] in (archive.MAGIC, PATTERN):
         return True
     return bool(GPU_NAME.search(name)) or ptx.read_ptx(head) is not None
-
-
-@dataclass(slots=True)
-class _Span:
-    """A named section that holds containers, and what was found in it."""
-
-    section: Section
-    modules: list[Module] = field(default_factory=list)
-    blank: list[int] = field(default_factory=list)
 
 
 class _Scan:
@@ -133,6 +124,7 @@ class _Scan:
         self.lost = False
         self.needs: Needs | None = None
         self.symbols: Symbols | None = None
+        self.compiler: Compiler | None = None
         self._counts: dict[tuple[str, Role, State, tuple[Image, ...], int, tuple[str, ...]], int] = {}
 
     # --- what a reading gives
@@ -156,6 +148,7 @@ class _Scan:
                     subject=self.name,
                     expected=fault.expected,
                     found=fault.found,
+                    hint="the file is damaged or cut off: fetch or build it again" if code[0] == "E" else "",
                     offset=fault.offset,
                 )
             )
@@ -216,7 +209,9 @@ class _Scan:
             head = self.source.read(start, 8).hex(" ")
             self.lose("E-FATBIN", Fault(start, "a fatbin container", head or "an empty file"))
         else:
-            self._gaps(start, end, found.modules, found.blank)
+            hidden, lost = gaps(self.source, start, end, found.modules, found.blank)
+            self._hidden(hidden)
+            self.lost = self.lost or lost
 
     def archive_file(self) -> None:
         """Read an archive's objects."""
@@ -240,6 +235,7 @@ class _Scan:
                 self.needs = read_needs(self.source, elf)
                 table = open_dynamic(self.source, elf)
                 self.symbols = None if table is None else read_symbols(table)
+                self.compiler = read_compiler(self.name, self.source)
             except ElfError as fault:
                 self.find("E-ELF", Fault(fault.offset, fault.expected, fault.found), severity="warning")
         return "elf"
@@ -277,7 +273,12 @@ class _Scan:
                 found.cut = found.cut if one.cut is None else one.cut
         self._limit(found)
         if sections:
-            self._attribute(elf, sections, found, part)
+            placed = place(self.source, elf, sections, found)
+            inside = part if any(item.role == "relocatable" for item in placed.modules) else 0
+            for item in placed.modules:
+                self.count(item.module, item.section, item.role, inside if item.role != "catalogue" else 0)
+            self._hidden(placed.hidden)
+            self.lost = self.lost or placed.lost
         else:
             self._unsectioned(found, end)
         return elf
@@ -314,6 +315,10 @@ class _Scan:
                 )
                 self.lose("E-ELF", fault)
                 return
+
+    def _hidden(self, faults: Iterable[Fault]) -> None:
+        for fault in faults:
+            self.lose("E-FATBIN", fault)
 
     def _limit(self, found: Search) -> None:
         if found.cut is not None:
@@ -360,65 +365,3 @@ class _Scan:
         if found.modules:
             fault = Fault(found.modules[0].offset, "section headers", "none: the whole file was searched")
             self.find("N-NO-SECTIONS", fault, severity="note")
-
-    def _attribute(self, elf: Elf, sections: tuple[Section, ...], found: Search, part: int) -> None:
-        """Give every module to the section that it lies in, and check that named ones are filled."""
-        placed = sorted((s for s in sections if s.size and s.type), key=lambda s: s.offset)
-        starts = [s.offset for s in placed]
-        spans = {s.offset: _Span(s) for s in placed if s.name in (LINKED, RELOCATABLE)}
-        others: list[tuple[Module, str]] = []
-        for module in found.modules:
-            at = bisect_right(starts, module.offset) - 1
-            section = placed[at] if at >= 0 and module.offset < placed[at].end else None
-            if section is not None and section.offset in spans:
-                if not module.bare:
-                    spans[section.offset].modules.append(module)
-            elif section is None or section.loaded:
-                others.append((module, section.name if section else "(scan)"))
-        for offset in found.blank:
-            at = bisect_right(starts, offset) - 1
-            if at >= 0 and placed[at].offset in spans and offset < placed[at].end:
-                spans[placed[at].offset].blank.append(offset)
-        inside = part if any(s.section.name == RELOCATABLE and s.modules for s in spans.values()) else 0
-        for span in spans.values():
-            role: Role = "linked" if span.section.name == LINKED else "relocatable"
-            for module in span.modules:
-                self.count(module, span.section.name, role, inside)
-            self._gaps(span.section.offset, min(span.section.end, elf.end), span.modules, span.blank)
-        damaged_until = -1
-        for module, section_name in others:
-            chance = module.state == "damaged" and not module.images
-            if chance or (module.bare and module.offset < damaged_until):
-                continue
-            if module.state == "damaged":
-                damaged_until = max(damaged_until, module.claimed_end)
-            self.count(module, section_name, "catalogue")
-        self._cross_check(elf, sections, spans.values())
-
-    def _gaps(self, start: int, end: int, modules: list[Module], blank: list[int]) -> None:
-        """Between containers there is only zero padding; anything else hides what was a container."""
-        stops = [(m.offset, m.claimed_end if m.state == "damaged" else m.end) for m in modules]
-        stops += [(offset, offset + HEADER_SIZE) for offset in blank]
-        at = start
-        for offset, stop in [*sorted(stops), (end, end)]:
-            hit = first_nonzero(self.source, at, offset) if at < offset else -1
-            if hit >= 0:
-                found = self.source.read(hit, 8).hex(" ")
-                self.lose("E-FATBIN", Fault(hit, "a fatbin container or zero padding", found))
-            if stop > end:
-                self.lost = True
-            at = max(at, stop)
-
-    def _cross_check(self, elf: Elf, sections: tuple[Section, ...], spans: Iterable[_Span]) -> None:
-        """Compare with ``.nvFatBinSegment``: one record of 24 bytes per container of either section."""
-        containers = sum(len(span.modules) + len(span.blank) for span in spans)
-        for section in sections:
-            if section.name != SEGMENT or section.end > elf.end or section.size > 1 << 24:
-                continue
-            data = self.source.read(section.offset, section.size)
-            records = sum(
-                data[at : at + 4] == _SEGMENT_MAGIC for at in range(0, len(data) - 23, _SEGMENT_RECORD)
-            )
-            if records > containers:
-                fault = Fault(section.offset, f"{records} fatbin containers", str(containers))
-                self.lose("E-FATBIN", fault)

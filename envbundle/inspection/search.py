@@ -16,7 +16,8 @@ from .fatbin import HEADER_SIZE, NAMES_SIZE, PATTERN, Module, read_container
 if TYPE_CHECKING:
     from .source import Source
 
-MAX_MODULES = 500_000
+MAX_MODULES = 200_000  # the largest library known holds 24,000
+MAX_DAMAGED = 1_000
 
 
 @dataclass(slots=True)
@@ -35,12 +36,12 @@ def search(source: Source, start: int, end: int, *, cubins: bool = True, names: 
     """
     found = Search()
     patterns = (PATTERN, START) if cubins else (PATTERN,)
-    at = start
+    at, damaged = start, 0
     while at < end:
         hit, which = source.first(patterns, at, end)
         if hit < 0:
             break
-        if len(found.modules) >= MAX_MODULES:
+        if len(found.modules) >= MAX_MODULES or damaged >= MAX_DAMAGED:
             found.cut = hit
             break
         if which == 1:
@@ -55,6 +56,7 @@ def search(source: Source, start: int, end: int, *, cubins: bool = True, names: 
             continue
         module = read_container(source, hit, end, names=names)
         found.modules.append(module)
+        damaged += module.state == "damaged"
         at = max(module.end, hit + len(PATTERN))
     return found
 

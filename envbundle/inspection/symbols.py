@@ -24,7 +24,7 @@ _GNU_HASH, _VERSYM = 0x6FFFFEF5, 0x6FFFFFF0
 _GLOBAL, _WEAK, _UNIQUE = 1, 2, 10
 _MAX_SYMBOLS, _MAX_STRINGS = 4_000_000, 1 << 28
 _RUNTIME = re.compile(r"(libstdc\+\+|libgcc_s|libc|libm|libpthread|libdl|librt|ld-linux[-a-z0-9_]*)\.so\b.*")
-_NAMESPACE = re.compile(rb"_Z(?:T[VTISAhvc][0-9n_]*|GV|TH|TW)?N[rVKRO]*(St|S[absiod])?([0-9]+)")
+_NAMESPACE = re.compile(rb"_Z(?:T[VTISHW][0-9n_]*|GV|TH|TW)?N[rVKRO]*(St|S[absiod])?([0-9]+)")
 
 
 def read_symbols(table: Dynamic) -> Symbols:
@@ -111,7 +111,9 @@ def _count(table: Dynamic, symbols: int, strings: int, size: int) -> int:
     order = table.elf.order
     place = table.value(_HASH)
     if place is not None:
-        count = int.from_bytes(table.read(table.at(place) + 4, 4, "DT_HASH"), "little" if order == "<" else "big")
+        count = int.from_bytes(
+            table.read(table.at(place) + 4, 4, "DT_HASH"), "little" if order == "<" else "big"
+        )
     elif (place := table.value(_GNU_HASH)) is not None:
         count = _gnu_count(table, table.at(place))
     else:
@@ -124,11 +126,14 @@ def _count(table: Dynamic, symbols: int, strings: int, size: int) -> int:
 def _gnu_count(table: Dynamic, at: int) -> int:
     """Return the number of symbols that a DT_GNU_HASH table implies: the last chain's end."""
     order = table.elf.order
-    buckets, first, bloom, _ = struct.unpack(order + "4I", table.read(at, 16, "DT_GNU_HASH"))
+    head: tuple[int, ...] = struct.unpack(order + "4I", table.read(at, 16, "DT_GNU_HASH"))
+    buckets, first, bloom, _ = head
     if max(buckets, bloom) > _MAX_SYMBOLS:
         raise ElfError(at, f"at most {_MAX_SYMBOLS} buckets", str(max(buckets, bloom)))
     where = at + 16 + bloom * (8 if table.elf.bits == 64 else 4)
-    heads = struct.unpack(f"{order}{buckets}I", table.read(where, 4 * buckets, "DT_GNU_HASH"))
+    heads: tuple[int, ...] = struct.unpack(
+        f"{order}{buckets}I", table.read(where, 4 * buckets, "DT_GNU_HASH")
+    )
     last = max(heads, default=0)
     if last < first:
         return first  # no symbol is hashed, and the others stand before the first that would be
@@ -136,7 +141,7 @@ def _gnu_count(table: Dynamic, at: int) -> int:
     while True:
         step = table.read(chains + 4 * (last - first), 4, "a chain of DT_GNU_HASH")
         last += 1
-        if struct.unpack(order + "I", step)[0] & 1:
+        if step[0 if order == "<" else 3] & 1:
             return last
         if last > _MAX_SYMBOLS:
             raise ElfError(at, f"at most {_MAX_SYMBOLS} dynamic symbols", "a chain without an end")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
@@ -212,6 +212,34 @@ def scan_wheel(
     return tuple(scans)
 
 
+def read_members(
+    stream: BinaryIO, contents: WheelContents
+) -> Iterator[tuple[WheelMember, Digest, FileScan | None]]:
+    """Yield each member with its sha256 and, as ``scan_wheel`` gives it, its scan; inflated once for both.
+
+    Raises ``IntegrityError`` (E-RECORD-HASH, E-SIZE, E-WHEEL-ZIP).
+    """
+    for member in contents.members:
+        state, promise = hashlib.sha256(), member.promise
+        other = None if promise is None or promise.algorithm == "sha256" else hashlib.new(promise.algorithm)
+
+        def watch(data: bytes, state: Any = state, other: Any = other) -> None:
+            state.update(data)
+            if other is not None:
+                other.update(data)
+
+        opened = MemberStream(stream, member.entry, contents.filename, watch=watch)
+        scan = None
+        if member.size and worth_scanning(member.name, opened.read(_HEAD)):
+            opened.seek(0)
+            scan = scan_file(member.name, opened, size=member.size)
+        opened.drain()
+        if promise is not None:
+            _compare_hash(contents, member, promise, (other or state).hexdigest())
+        known = scan is not None and (scan.kind != "other" or scan.has_gpu_code)
+        yield member, Digest(state.hexdigest()), scan if known else None
+
+
 def _checked(stream: BinaryIO, contents: WheelContents, member: WheelMember) -> Iterator[bytes]:
     promise = member.promise
     hasher = hashlib.new(promise.algorithm) if promise is not None else None
@@ -219,12 +247,17 @@ def _checked(stream: BinaryIO, contents: WheelContents, member: WheelMember) -> 
         if hasher is not None:
             hasher.update(piece)
         yield piece
-    if hasher is not None and promise is not None and hasher.hexdigest() != promise.hex:
+    if hasher is not None and promise is not None:
+        _compare_hash(contents, member, promise, hasher.hexdigest())
+
+
+def _compare_hash(contents: WheelContents, member: WheelMember, promise: RecordRow, found: str) -> None:
+    if found != promise.hex:
         raise IntegrityError(
             "E-RECORD-HASH",
             f"{contents.filename}: {ascii(member.name)[1:-1]}",
             expected=f"{promise.algorithm}:{promise.hex}",
-            found=f"{promise.algorithm}:{hasher.hexdigest()}",
+            found=f"{promise.algorithm}:{found}",
             hint="the wheel contradicts its own RECORD: fetch it again, from whom you trust",
         )
 
@@ -355,8 +388,8 @@ def _notices(
     if wheel_tags and frozenset(wheel_tags) != tags:
         findings.append(
             Finding(
-                code="W-WHEEL-TAGS",
-                severity="warning",
+                code="N-WHEEL-TAGS",
+                severity="note",
                 subject=filename,
                 expected=", ".join(sorted(tags)),
                 found=", ".join(sorted(wheel_tags)) + " in WHEEL",

@@ -88,7 +88,10 @@ def _run(
         if not ok and not output.strip():
             output = f"ended with status {finished.status}"
     except HostError as fault:
-        ok, output = False, str(fault)
+        ok, output = (
+            False,
+            f"{fault.code}: " + (f"expected {fault.expected}" if fault.expected else fault.found),
+        )
     return CheckResult(
         name=name,
         ok=ok,

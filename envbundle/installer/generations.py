@@ -9,31 +9,26 @@
 # ruff: noqa: PTH104, PTH115, PTH208, PTH211 - links are read and renamed as the system calls do it
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import fcntl
-import getpass
-import json
 import os
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
-from envbundle.errors import FormatError, HostError, UserInputError
-from envbundle.host.files import atomic_write, host_error, host_errors, read_bounded, sync_folder
-from envbundle.host.tree import remove_tree
-from envbundle.spec.canonical import canonical
+from envbundle.errors import UserInputError
+from envbundle.host.files import host_error, host_errors, read_bounded, sync_folder
+from envbundle.host.processes import users_of
+from envbundle.host.tree import Tree, remove_tree
 from envbundle.spec.receipt import Receipt
 
-from .layout import RECEIPT, STAGE, SWITCH, GenerationName, Prefix
+from .journal import history, log
+from .layout import PIN_MODULE, RECEIPT, STAGE, SWITCH, GenerationName, Prefix
+from .locking import MARK, is_home, locked, names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-_MARK = "envbundle-generations"
-_MARK_TEXT = b"This folder belongs to envbundle: see `envbundle generations PREFIX`.\n"
 _RECEIPT_LIMIT = 1 << 30
 
 
@@ -57,16 +52,9 @@ def state_of(prefix: Prefix) -> Literal["absent", "ours", "foreign"]:
         return "foreign"  # a real folder or file
     if text and not (text.startswith(prefix.link) and GenerationName.parse(text.removeprefix(prefix.link))):
         return "foreign"
-    if os.path.lexists(prefix.home) and not _is_home(prefix.home):
+    if os.path.lexists(prefix.home) and not is_home(prefix.home):
         return "foreign"
     return "ours" if text else "absent"
-
-
-def _is_home(path: Path) -> bool:
-    """Say whether ``path`` is a folder of generations, or one in the making when its maker was killed."""
-    if path.is_symlink() or not path.is_dir():
-        return False
-    return (path / _MARK).is_file() or all(entry.startswith(f".{_MARK}.") for entry in os.listdir(path))
 
 
 def live_name(prefix: Prefix) -> str | None:
@@ -74,18 +62,6 @@ def live_name(prefix: Prefix) -> str | None:
     if state_of(prefix) != "ours":
         return None
     return os.readlink(prefix.path).removeprefix(prefix.link)
-
-
-def names(prefix: Prefix) -> list[str]:
-    """Return the names of complete generations, oldest first."""
-    with contextlib.suppress(FileNotFoundError), host_errors(prefix.home):
-        found = [GenerationName.parse(entry) for entry in os.listdir(prefix.home)]
-        return [
-            str(name)
-            for name in sorted(n for n in found if n)
-            if (prefix.home / str(name) / RECEIPT).is_file()
-        ]
-    return []
 
 
 def read_receipt(path: Path) -> Receipt:
@@ -109,7 +85,7 @@ def generations(path: Path | str) -> tuple[Generation, ...]:
 def managed(path: Path | str) -> Prefix:
     """Return the prefix at ``path`` if envbundle installed it, else raise E-NOT-A-PREFIX."""
     prefix = Prefix.of(path)
-    if state_of(prefix) == "foreign" or not (prefix.home / _MARK).is_file():
+    if state_of(prefix) == "foreign" or not (prefix.home / MARK).is_file():
         raise UserInputError(
             "E-NOT-A-PREFIX",
             str(prefix.path),
@@ -117,72 +93,6 @@ def managed(path: Path | str) -> Prefix:
             found="something else" if os.path.lexists(prefix.path) else "nothing",
         )
     return prefix
-
-
-@contextlib.contextmanager
-def locked(prefix: Prefix, *, create: bool = False) -> Iterator[None]:
-    """While it is entered nobody else changes this prefix; raises ``HostError`` (E-LOCKED) if somebody does.
-
-    With ``create`` the folder of generations (and the prefix's parents) are made; where it stays without a
-    generation, it is removed again at the end.
-    """
-    made = _make_home(prefix) if create else []
-    fd = _take_lock(prefix.home / "lock")
-    try:
-        yield
-    finally:
-        if not os.path.lexists(prefix.path) and not names(prefix):
-            remove_tree(prefix.home)
-            _remove_empty([folder for folder in made if folder != prefix.home])
-        os.close(fd)
-
-
-def _make_home(prefix: Prefix) -> list[Path]:
-    """Make the folder of generations, marked as ours; return the folders that were not there."""
-    made: list[Path] = []
-    try:
-        with host_errors(prefix.home):
-            for folder in reversed([p for p in (prefix.home, *prefix.home.parents) if not p.exists()]):
-                folder.mkdir(mode=0o755)
-                made.append(folder)
-            if not (prefix.home / _MARK).exists():
-                atomic_write(prefix.home / _MARK, _MARK_TEXT, sync=False)
-    except HostError:
-        _remove_empty(made)
-        raise
-    return made
-
-
-def _remove_empty(folders: list[Path]) -> None:
-    for folder in reversed(folders):
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-
-
-def _take_lock(path: Path) -> int:
-    with host_errors(path):
-        while True:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if path.exists() and os.path.samestat(os.fstat(fd), path.stat()):
-                    os.ftruncate(fd, 0)
-                    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-                    return fd
-                os.close(fd)  # removed by the run that held it
-            except BlockingIOError as fault:
-                holder = os.pread(fd, 64, 0).decode("ascii", "replace").strip()
-                os.close(fd)
-                raise HostError(
-                    "E-LOCKED",
-                    str(path.parent),
-                    expected="nobody else at work on this prefix",
-                    found=f"process {holder}" if holder else "another process",
-                    hint="wait for it to end, then run again",
-                ) from fault
-            except OSError:
-                os.close(fd)
-                raise
 
 
 def clean(prefix: Prefix) -> list[str]:
@@ -241,35 +151,6 @@ def _flush(path: Path) -> None:
         os.close(fd)
 
 
-def log(prefix: Prefix, action: str, *, now: datetime, **fields: Any) -> None:
-    """Append one line to the prefix's log."""
-    row = {"time": stamp(now), "user": _who(), "action": action, **fields}
-    line = canonical({key: value for key, value in row.items() if value is not None}) + b"\n"
-    path = prefix.home / "log.jsonl"
-    with host_errors(path):
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-        try:
-            os.write(fd, line)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-
-def history(prefix: Prefix) -> list[dict[str, Any]]:
-    """Return the log's rows, oldest first; lines that a crash cut are left out."""
-    try:
-        text = (prefix.home / "log.jsonl").read_text("utf-8", "replace")
-    except OSError:
-        return []
-    rows = []
-    for line in text.splitlines():
-        with contextlib.suppress(ValueError):
-            value = json.loads(line)
-            if isinstance(value, dict):
-                rows.append(value)
-    return rows
-
-
 def previous(prefix: Prefix) -> str | None:
     """Return the generation that was live before the live one and still is there, or None."""
     there = names(prefix)
@@ -306,42 +187,97 @@ def rollback(path: Path | str, *, to: str | None = None, now: datetime) -> Gener
                 found=", ".join(there) or "none",
             )
         receipt = read_receipt(prefix.home / target)
-        if target != live_name(prefix):
-            switch(prefix, target, "rollback", now=now, content_id=str(receipt.content_id))
+        before = live_name(prefix)
+        if target != before:
+            detail = f"{receipt.name} {receipt.version} {receipt.target.name}"
+            switch(prefix, target, "rollback", now=now, detail=detail, content_id=str(receipt.content_id))
         return Generation(name=target, path=prefix.home / target, live=True, receipt=receipt)
 
 
-def serials(prefix: Prefix) -> dict[str, int]:
-    """Return the highest serial accepted, by ``<name>/<target>``; raises ``FormatError`` if it is damaged."""
-    path = prefix.home / "serials.json"
-    if not path.exists():
-        return {}
-    try:
-        value = json.loads(read_bounded(path, 1 << 20))
-        return {str(key): int(number) for key, number in value.items()}
-    except (ValueError, TypeError, AttributeError) as fault:
-        raise FormatError(
-            "E-FORMAT",
-            str(path),
-            expected="an object of numbers",
-            hint="it guards against old bundles: write the highest serials back, or remove it",
-        ) from fault
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What was removed, why the others were kept, and the bytes that only the removed ones held."""
+
+    removed: tuple[str, ...]
+    kept: dict[str, str]
+    bytes: int
 
 
-def record_serial(prefix: Prefix, key: str, serial: int) -> None:
-    """Remember the highest serial accepted for ``key``."""
-    atomic_write(prefix.home / "serials.json", canonical({**serials(prefix), key: serial}) + b"\n")
+def gc(path: Path | str, *, keep: int = 2, dry_run: bool = False, now: datetime | None = None) -> Collected:
+    """Remove old generations: never the live one, the one before it, the newest ``keep``, or one in use.
+
+    In use is what a readable /proc names: open, mapped, a working directory, or the program itself. ``now``
+    is for the log (None: the clock's). Raises ``UserInputError`` (E-NOT-A-PREFIX), ``HostError`` (E-LOCKED).
+    """
+    prefix = managed(path)
+    with locked(prefix):
+        there = names(prefix)
+        newest = set(there[-keep:]) if keep > 0 else set()
+        live, before = live_name(prefix), previous(prefix)
+        kept: dict[str, str] = {}
+        removed: list[str] = []
+        for name in there:
+            why = (
+                "live"
+                if name == live
+                else "previous"
+                if name == before
+                else "recent"
+                if name in newest
+                else ""
+            )
+            why = why or _in_use(prefix, name)
+            if why:
+                kept[name] = why
+            else:
+                removed.append(name)
+        freed = sum(_own_bytes(prefix.generation(name)) for name in removed)
+        if not dry_run:
+            for name in removed:
+                remove_generation(prefix, name)
+                log(prefix, "gc", now=now or datetime.now(timezone.utc), generation=name)
+            clean(prefix)
+        return Collected(removed=tuple(removed), kept=kept, bytes=freed)
 
 
-def stamp(now: datetime) -> str:
-    """Return a time in RFC 3339 form, whole seconds UTC."""
-    return now.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+def remove_generation(prefix: Prefix, name: str) -> None:
+    """Remove a generation: its receipt first, so that half of it is never taken for a whole one."""
+    path = prefix.generation(name)
+    with host_errors(path):
+        (path / RECEIPT).unlink()
+    remove_tree(path)
 
 
-def _who() -> str:
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):
-        name = str(os.getuid())
-    behind = os.environ.get("SUDO_USER")
-    return f"{name} (sudo by {behind})" if behind else name
+def _in_use(prefix: Prefix, name: str) -> str:
+    path = prefix.generation(name)
+    pinned = any(path.glob(f"lib/python3.*/site-packages/{PIN_MODULE}"))
+    users = users_of(path, also=() if pinned else (prefix.path,))
+    return f"in use by process {users[0].pid}" if users else ""
+
+
+def _own_bytes(path: Path) -> int:
+    """Return the bytes of files that have no other name; what is shared by links stays where it is."""
+    with Tree(path) as tree:
+        return sum(status.st_size for _, status in tree.walk() if status.st_nlink == 1)
+
+
+__all__ = [
+    "Collected",
+    "Generation",
+    "clean",
+    "gc",
+    "generations",
+    "history",
+    "live_name",
+    "locked",
+    "log",
+    "managed",
+    "names",
+    "next_name",
+    "previous",
+    "read_receipt",
+    "remove_generation",
+    "rollback",
+    "state_of",
+    "switch",
+]

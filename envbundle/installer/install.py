@@ -29,8 +29,9 @@ from envbundle.trust.policy import check_serial
 
 from . import checks as checking
 from . import generations as gens
+from . import journal
 from .facts import gather
-from .layout import DESCRIPTOR, LAYERS, RECEIPT, SIGNATURES, STAGE, Prefix
+from .layout import DESCRIPTOR, LAYERS, LOCK, MANIFEST, RECEIPT, SIGNATURES, STAGE, Prefix
 from .options import InstallResult
 from .plan import plan as make_plan
 from .preflight import judge, refuse
@@ -182,7 +183,7 @@ def _install(job: _Job) -> InstallResult:
     serial_key = f"{content.name}/{content.target.name}"
     serial = check_serial(
         content.serial,
-        gens.serials(prefix).get(serial_key),
+        journal.serials(prefix).get(serial_key),
         allow_downgrade=job.options.allow_downgrade,
         subject=f"{content.name} {content.version} for {content.target.name}",
     )
@@ -195,7 +196,7 @@ def _install(job: _Job) -> InstallResult:
         receipt = _make(job, gens.next_name(prefix, job.descriptor.content_id))
         name, status = receipt.generation, "installed"
     if serial is not None:
-        gens.record_serial(prefix, serial_key, serial)
+        journal.record_serial(prefix, serial_key, serial)
     if name != before:
         gens.switch(
             prefix,
@@ -324,8 +325,10 @@ def _build(job: _Job, tree: Tree, final: Path, old: Sequence[OldGeneration]) -> 
 
 
 def _keep_documents(job: _Job, tree: Tree) -> None:
-    """Keep descriptor, signatures and layer lists, so that a later install and `verify` need no store."""
+    """Keep descriptor, signatures, lists, lock and manifest: a later install or `verify` needs no store."""
     tree.write(DESCRIPTOR, job.trusted.data, 0o644)
+    for path, digest in ((LOCK, job.descriptor.content.lock), (MANIFEST, job.descriptor.manifest)):
+        tree.write(path, read_plain(job.store, job.descriptor, digest), 0o644)
     tree.folder(SIGNATURES)
     for number, signature in enumerate(job.options.signatures, 1):
         tree.write(f"{SIGNATURES}/{number}.sig", signature, 0o644)
@@ -379,7 +382,7 @@ def _receipt(job: _Job, stage: Stage, name: str, results: Sequence[Any]) -> Rece
         target=content.target,
         prefix=str(job.prefix.path),
         generation=name,
-        installed_at=gens.stamp(job.now),
+        installed_at=journal.stamp(job.now),
         tool=f"envbundle {envbundle.__version__}",
         trust=trust.status,
         principal=trust.principal or "",

@@ -19,7 +19,7 @@ from envbundle.errors import IntegrityError
 from envbundle.store.read import read_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from envbundle.host.tree import NewFile, Tree, Written
     from envbundle.spec.descriptor import Descriptor
@@ -51,9 +51,28 @@ class Materialiser:
         self._workers = workers or min(4, os.cpu_count() or 1)
         self._budget = _Budget(BUDGET)
 
-    def write(self, layer: Layer, files: Sequence[Wanted], done: Callable[[Wanted, Written], None]) -> None:
-        """Write ``files``, entries of ``layer``; raises at the first fault, leaving half a stage."""
-        groups = list(_groups(layer, files))
+    def write(
+        self,
+        layer: Layer,
+        files: Sequence[Wanted],
+        done: Callable[[Wanted, Written], None],
+        *,
+        check_unused: bool = False,
+    ) -> None:
+        """Write ``files``, entries of ``layer``; raises at the first fault, leaving half a stage.
+
+        ``check_unused`` verifies the layer's other chunks too: a bundle is sound as a whole or refused.
+        """
+        self._write_all(list(_groups(layer, files)), done)
+        if check_unused:
+            used = {segment.chunk for wanted in files for segment in wanted.entry.segments}
+            for digest, _ in layer.chunks:
+                if digest not in used:
+                    read_plain(self._store, self._descriptor, digest)
+
+    def _write_all(
+        self, groups: Sequence[Sequence[Sequence[Wanted]]], done: Callable[[Wanted, Written], None]
+    ) -> None:
         if self._workers < 2 or len(groups) < 2:
             for group in groups:
                 self._write_group(group, done)
@@ -188,8 +207,3 @@ class _Budget:
         with self._change:
             self._used -= size
             self._change.notify_all()
-
-
-def sizes(files: Iterable[Wanted]) -> int:
-    """Return the bytes of all files together."""
-    return sum(wanted.entry.size for wanted in files)

@@ -70,6 +70,7 @@ def open_generation(path: Path, wanted: Iterable[Digest]) -> OldGeneration | Non
         files: dict[Digest, dict[str, dict[str, Any]]] = {}
         for row in receipt.get("files", ()):
             if row.get("source") in layers and row.get("type", "file") == "file" and _untouched(row):
+                Digest.parse(row["sha256"])
                 files.setdefault(layers[row["source"]], {})[row["path"]] = row
         if files:
             return OldGeneration(
@@ -78,7 +79,7 @@ def open_generation(path: Path, wanted: Iterable[Digest]) -> OldGeneration | Non
                 python=descriptor.content.target.python,
                 files=files,
             )
-    except (EnvbundleError, ValueError, TypeError, KeyError, AttributeError):
+    except (EnvbundleError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass  # a damaged generation is not reused
     tree.close()
     return None
@@ -96,6 +97,10 @@ class Reuser:
     ) -> None:
         self._tree, self._old, self._how, self._hash_all = tree, old, how, hash_all
         self.bytes = 0
+
+    def knows(self, layer: Digest) -> bool:
+        """Say whether an old generation has files of the layer: its chunks need not be in the store then."""
+        return any(layer in old.files for old in self._old)
 
     def take(self, layer: Digest, wanted: Wanted, *, link: bool) -> Written | None:
         """Make ``wanted`` from an old file and return what it is, or None where none fits.

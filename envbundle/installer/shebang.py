@@ -3,7 +3,7 @@
 * The kernel reads 128 bytes of the first line on old systems (256 since Linux 5.1) and cuts at white space;
   there is no quoting. Where ``#!<interpreter>[ <argument>]<newline>`` has more than 127 bytes, counted in
   bytes, or the interpreter's path holds white space, a ``/bin/sh`` line starts the interpreter instead.
-* Everything after the interpreter is one argument to the kernel, and stays one.
+* Everything after the interpreter is one argument to the kernel; what has several words needs the sh line.
 * A carriage return belongs to the interpreter's name for the kernel: a first line ends with a line feed.
 * Read forms: ``#!python`` of the wheel format; a plain absolute path, with spaces after ``#!``, quoted, with
   arguments, with CR; the ``/bin/sh`` trampolines that pip, uv, virtualenv and distlib write.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
+import shlex
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -33,7 +34,7 @@ _EXEC = re.compile(
     r"""'''(?:exec'|':')?[ \t]*(?:exec[ \t]+)?(?:"([^"]+)"|'([^']+)'|([^ \t"']+))"""
     r"""[ \t]*(.*?)[ \t]*"\$0"[ \t]+"\$@"[ \t]*"""
 )
-_END = re.compile(r"[ \t]*'[ \t]*'''|[ \t]*'''")
+_END = re.compile(r"[ \t]*(?:'[ \t]*)?'''(?:; __doc__ = None)?")
 _COOKIE = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-_.a-zA-Z0-9]+)")
 _COMMENT = re.compile(rb"[ \t]*#[^\r\n]*\r?\n|[ \t]*\n")
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
@@ -85,8 +86,8 @@ def _read_trampoline(data: bytes, start: int, *, crlf: bool) -> Shebang | None:
         return None
     path = match[1] or match[2] or match[3]
     argument = match[4].strip()
-    if len(argument) > 1 and argument[0] == argument[-1] and argument[0] in "\"'":
-        argument = argument[1:-1]
+    with contextlib.suppress(ValueError):  # an open quote: left for the caller to refuse
+        argument = " ".join(shlex.split(argument))
     return Shebang(interpreter=path, argument=argument, head=after, crlf=crlf)
 
 
@@ -114,7 +115,7 @@ def can_quote(argument: str) -> bool:
 
 def fits(interpreter: str, argument: str) -> bool:
     """Say whether the kernel can read ``#!interpreter argument`` as one first line."""
-    return len(_plain(interpreter, argument)) <= LIMIT and not any(map(str.isspace, interpreter))
+    return len(_plain(interpreter, argument)) <= LIMIT and not any(map(str.isspace, interpreter + argument))
 
 
 def _plain(interpreter: str, argument: str) -> bytes:
@@ -131,7 +132,7 @@ def start_with(interpreter: str, body: bytes, argument: str = "") -> bytes:
     """
     if fits(interpreter, argument):
         return _plain(interpreter, argument) + body
-    words = sh(interpreter) + (f" {sh(argument)}" if argument else "")
+    words = " ".join(map(sh, (interpreter, *argument.split())))
     text = f"'''exec' {words} \"$0\" \"$@\"\n' '''"
     return b"#!/bin/sh\n" + _weave(text.encode(), body)
 

@@ -91,9 +91,11 @@ class Stage:
                 )
         self.reporter.start(WRITE, total=self.plan.bytes)
         materialiser = Materialiser(store, self.descriptor, self.tree, workers=self.options.workers)
-        for index, wanted in sorted(by_layer.items()):
+        for index, layer in enumerate(self.layers):
+            wanted = by_layer.get(index, [])
             missing = [one for one in wanted if not self._reuse(index, one)]
-            materialiser.write(self.layers[index], missing, partial(self._done, index))
+            fresh = not self.reuser.knows(self._content.layers[index].list)
+            materialiser.write(layer, missing, partial(self._done, index), check_unused=fresh)
         self.reporter.finish(WRITE)
 
     def _reuse(self, index: int, wanted: Wanted) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from envbundle.spec.receipt import RECEIPT_FOLDER, Receipt
 
 from .bytecode_check import matches_source
 from .generations import live_name, managed, read_receipt
-from .layout import DESCRIPTOR, LAYERS, Prefix
+from .layout import DESCRIPTOR, LAYERS, LOCK, MANIFEST, Prefix
 from .plan import plan
 
 if TYPE_CHECKING:
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
     from envbundle.spec.receipt import InstalledFile
 
 _LIST_LIMIT = 1 << 30
+_DOCUMENT = re.compile(
+    re.escape(RECEIPT_FOLDER)
+    + r"/(receipt\.json|descriptor\.json|pylock\.toml|envbundle\.toml"
+    + r"|layers/[0-9a-f]{64}\.json|signatures/[0-9]+\.sig)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,9 +192,14 @@ def _check_chain(tree: Tree, receipt: Receipt) -> list[Finding]:
         data = tree.read(DESCRIPTOR, MAX_DESCRIPTOR)
         if Digest.of(data) != receipt.bundle_id:
             return [_broken(DESCRIPTOR, f"bundle id {receipt.bundle_id}", str(Digest.of(data)))]
-        content = Descriptor.from_bytes(data).content
+        descriptor = Descriptor.from_bytes(data)
+        content = descriptor.content
         if content.content_id != receipt.content_id:
             return [_broken(DESCRIPTOR, f"content id {receipt.content_id}", str(content.content_id))]
+        for path, digest in ((LOCK, content.lock), (MANIFEST, descriptor.manifest)):
+            held = Digest.of(tree.read(path, _LIST_LIMIT))
+            if held != digest:
+                return [_broken(path, str(digest), str(held))]
         layers = []
         for ref in content.layers:
             path = f"{LAYERS}/{ref.list.hex}.json"
@@ -197,7 +208,7 @@ def _check_chain(tree: Tree, receipt: Receipt) -> list[Finding]:
                 return [_broken(path, str(ref.list), str(Digest.of(listed)))]
             layers.append(Layer.from_dict(json.loads(listed), path))
         places = plan(content, layers).places
-    except (EnvbundleError, ValueError) as fault:
+    except (EnvbundleError, ValueError, RecursionError) as fault:
         return [_broken(RECEIPT_FOLDER, "descriptor and layer lists as installed", str(fault)[:300])]
     rows = {file.path: file for file in receipt.files}
     findings = []
@@ -232,9 +243,9 @@ def _broken(subject: str, expected: str, found: str) -> Finding:
 
 
 def _seen(tree: Tree) -> Iterable[tuple[str, os.stat_result]]:
-    own = RECEIPT_FOLDER + "/"
+    """Yield everything but the documents that ``_check_chain`` holds against the bundle's id."""
     for path, status in tree.walk():
-        if not path.startswith(own):
+        if not (_DOCUMENT.fullmatch(path) and stat.S_ISREG(status.st_mode)):
             yield path, status
 
 

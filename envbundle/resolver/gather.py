@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from envbundle.errors import IntegrityError, TransferError
-from envbundle.host.fetch import check_file, file_digest, path_of_file_url, public_url
+from envbundle.host.file_urls import check_file, file_digest, path_of_file_url, public_url
 from envbundle.host.files import host_errors
 from envbundle.progress import SILENT, Reporter
 
@@ -126,5 +126,5 @@ class Gatherer:
             self._known[path] = known
         _, found, length = known
         if (sha256 is not None and found != sha256) or (size is not None and length != size):
-            check_file(path, public_url(path.as_uri()), sha256=sha256 or found, size=size)
+            check_file(path, public_url(path.absolute().as_uri()), sha256=sha256 or found, size=size)
         return Artifact(filename=filename, path=path, sha256=found, size=length)

@@ -268,6 +268,11 @@ class _Teller:
         """Return what accepts or mends the gap, ready to be pasted."""
         name, target = self.scan.name, self.request.target.name
         coverage = self.request.policy.coverage or "files"
+        if kind == "distribution" and self.request.policy.build is not None:
+            return (
+                f"[package.{name}.build] is not carried out by this version of envbundle: build the wheel, "
+                "and name its folder in find-links"
+            )
         if kind == "distribution":
             return f"take another version or index of {name}, or [package.{name}.build] for {self.gpu}"
         if coverage == "complete":

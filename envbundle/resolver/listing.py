@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from envbundle.errors import UserInputError
-from envbundle.host.fetch import path_of_file_url, public_url
+from envbundle.host.file_urls import path_of_file_url, public_url
 from envbundle.host.files import host_errors
 
 from .index_page import IndexFile, parse_page
@@ -88,7 +88,7 @@ class Listing:
 
     def offers_everywhere(self, name: str) -> tuple[Offer, ...]:
         """Return what find-links and all indexes offer, explicit ones too: for telling, not for choosing."""
-        found = [offer for offer in self._local() if offer.name == name]
+        found = [offer for offer in self.local_offers() if offer.name == name]
         urls = () if self.no_index else (*self.index_urls(), *(index.url for index in self.indexes))
         for url in dict.fromkeys(urls):
             page_url = _project_url(url, name)
@@ -104,7 +104,7 @@ class Listing:
     def prefetch(self, names: Iterable[str]) -> None:
         """Read the pages of many projects side by side."""
         missing = [name for name in dict.fromkeys(names) if name not in self._projects]
-        self._local()
+        self.local_offers()
         if len(missing) < 2 or self.no_index:
             return
         with ThreadPoolExecutor(_WORKERS) as pool:
@@ -112,7 +112,7 @@ class Listing:
                 self._projects[name] = found
 
     def _look_up(self, name: str) -> tuple[Offer, ...]:
-        found = [] if name in self.sources else [offer for offer in self._local() if offer.name == name]
+        found = [] if name in self.sources else [offer for offer in self.local_offers() if offer.name == name]
         for url in self.index_urls(name):
             page_url = _project_url(url, name)
             page = self.fetcher.page(page_url)
@@ -125,8 +125,8 @@ class Listing:
                 return (*found, *listed)
         return tuple(found)
 
-    def _local(self) -> tuple[Offer, ...]:
-        """Return what the find-links folders and pages hold."""
+    def local_offers(self) -> tuple[Offer, ...]:
+        """Return what the find-links folders and pages hold, of all projects."""
         if self._flat is None:
             found: list[Offer] = []
             for place in self.find_links:

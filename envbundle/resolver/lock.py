@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from envbundle.errors import UserInputError, VerdictError
-from envbundle.host.fetch import path_of_file_url
+from envbundle.host.file_urls import path_of_file_url
 from envbundle.inspection.cuda import RULES_VERSION
 from envbundle.progress import SILENT, Reporter
 from envbundle.spec.finding import Finding, errors_in, findings_of
@@ -179,6 +179,7 @@ class _Locking:
             judge=self._judge,
             reporter=self.reporter,
             max_tries=self.resolve.max_tries,
+            previous=context.previous,
         )
         if self.resolve.complete:
             return search.complete(), "none (complete)"

@@ -159,6 +159,8 @@ def _read_folder(source: FileSource, overlay: Overlay, python: str) -> dict[str,
         if fault.code not in _FOLDER_FAULTS:
             raise
         code, hint = _FOLDER_FAULTS[fault.code]
+        if fault.code == "E-NOT-FOUND" and not fault.subject.endswith(overlay.path):
+            code, hint = _FOLDER_FAULTS["E-SYMLINK"]
         raise UserInputError(
             code,
             f"overlay {overlay.path}: {fault.subject}",

@@ -18,7 +18,7 @@ from envbundle.spec.layer import installed_path
 from envbundle.spec.lock import Contested
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from envbundle.spec.digest import Digest
     from envbundle.spec.lock import LockedOverlay, LockedPackage
@@ -69,7 +69,28 @@ def judge_ownership(
             contested.append(Contested(path=path, claims=tuple(sorted(by_name.items())), winner=winners[0]))
             continue
         findings.append(_overlap(path, by_name, winners))
-    return tuple(contested), tuple(findings)
+    return tuple(contested), (*findings, *_files_for_folders(claims))
+
+
+def _files_for_folders(claims: Mapping[str, Mapping[str, Digest]]) -> Iterator[Finding]:
+    """Yield E-OVERLAP for each path at which one distribution has a file and another needs a folder."""
+    held = {path: by_name for path, by_name in claims.items() if by_name}
+    seen: set[str] = set()
+    for path in sorted(held):
+        folder = path.rpartition("/")[0]
+        while folder and folder not in seen:
+            seen.add(folder)
+            if folder in held:
+                yield Finding(
+                    code="E-OVERLAP",
+                    severity="error",
+                    subject=folder,
+                    expected="a file or a folder",
+                    found=f"{' and '.join(sorted(held[folder]))} has a file there, "
+                    f"{' and '.join(sorted(held[path]))} has {path}",
+                    hint="remove one of them by an overlay",
+                )
+            folder = folder.rpartition("/")[0]
 
 
 def _overlap(path: str, by_name: Mapping[str, Digest], winners: Sequence[str]) -> Finding:

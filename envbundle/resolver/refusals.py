@@ -163,7 +163,10 @@ class Account:
         return tuple(found)
 
     def no_solution(self, answer: NoSolution) -> tuple[Finding, ...]:
-        """Tell why nothing is left: what was refused, else what the indexes offer, and the solver's words."""
+        """Tell why nothing is left: what was refused, else what the indexes offer, and the solver's words.
+
+        Raises ``TransferError`` where an index that could say so does not answer (any more).
+        """
         findings = [
             f for tried in self.tried.values() for one in tried for f in errors_in(one.judgement.findings)
         ]
@@ -177,16 +180,18 @@ class Account:
                 subject=self.target.name,
                 expected="versions that hold together" + (" without the refused ones" if self.tried else ""),
                 found=answer.prose[:4000],
+                hint="--offline leaves the solver with what is in the cache: run once without it"
+                if self.offline and not self.tried
+                else "",
             )
         )
         return tuple(dict.fromkeys(findings))
 
     def _unservable(self, one: Asked) -> list[Finding]:
         """Return why no file on offer can serve a requirement, if none can."""
-        try:
-            offers = self.listing.offers(one.name) if one.url is None else ()
-        except EnvbundleError:
+        if one.url is not None or (self.offline and not self.listing.knows(one.name)):
             return []
+        offers = self.listing.offers(one.name)
         matching = [offer for offer in offers if one.specifier.contains(offer.version, prereleases=True)]
         if not matching:
             return []

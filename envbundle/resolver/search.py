@@ -16,10 +16,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from envbundle.errors import UserInputError
-from envbundle.host.fetch import public_url
+from envbundle.host.file_urls import public_url
 from envbundle.spec.finding import Finding, errors_in
 
 from .chosen import Chosen
+from .damage import look_for_damage
 from .refusals import Account, no_wheel, refusal, versions_text
 from .solver import Candidate, CandidateWheel, NoSolution, filename_of
 from .wheel_choice import choose, name_and_version
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from envbundle.progress import Reporter
     from envbundle.spec.descriptor import Exemption
+    from envbundle.spec.lock import Lock
     from envbundle.spec.target import Target
 
     from .contents import WheelScan
@@ -67,6 +69,7 @@ class Search:
     judge: Judge
     reporter: Reporter
     max_tries: int = 5
+    previous: Lock | None = None
     _looked: dict[tuple[str, str], Chosen] = field(default_factory=dict, init=False)
 
     def solve(self, question: Question, solver: Solver) -> Found:
@@ -80,6 +83,11 @@ class Search:
             answer = solver.solve(replace(question, constraints=(*question.constraints, *excluded)))
             if isinstance(answer, NoSolution):
                 refused = [one for tried in account.tried.values() for one in tried]
+                if not refused:
+                    offline = self.gatherer.offline
+                    look_for_damage(
+                        self.asked.requirements, self.target, self.listing, self.gatherer, offline=offline
+                    )
                 findings = account.no_solution(answer)
                 return Found(chosen=(), findings=findings, rounds=rounds, gaps=_acceptable(refused))
             moved = self._send_to_sources(question, answer.candidates)
@@ -92,6 +100,7 @@ class Search:
                 findings = (*findings, *account.gaps(unfit))
                 return Found(chosen=(), findings=findings, rounds=rounds, gaps=_acceptable(unfit))
             if not unfit:
+                chosen = self._with_indexes(chosen)
                 notes = (*account.passed_over(), *account.local_versions(chosen), *account.yanked(chosen))
                 return Found(chosen=tuple(chosen), findings=(*_warnings(chosen), *notes), rounds=rounds)
             fixed = [one for one in unfit if one.candidate.name in account.pins or one.candidate.direct]
@@ -213,6 +222,39 @@ class Search:
             wheels=tuple(_as_wheel(offer) for offer in taken if offer.index == first or offer.index is None),
             index=first,
         )
+
+    def _with_indexes(self, chosen: Sequence[Chosen]) -> list[Chosen]:
+        """Name the index that each wheel came from, which a solver need not say.
+
+        Where several could have offered it, their pages are asked; offline, what was known before counts.
+        """
+        local = {offer.file.url for offer in self.listing.local_offers()}
+        unknown = [
+            one
+            for one in chosen
+            if one.candidate.index is None and not one.candidate.direct and one.url not in local
+        ]
+        several = [one for one in unknown if len(self.listing.index_urls(one.candidate.name)) > 1]
+        if not self.gatherer.offline:
+            self.listing.prefetch(one.candidate.name for one in several)
+        named = {id(one): self._index_of(one) for one in unknown}
+        return [
+            replace(one, candidate=replace(one.candidate, index=named[id(one)])) if id(one) in named else one
+            for one in chosen
+        ]
+
+    def _index_of(self, one: Chosen) -> str | None:
+        name = one.candidate.name
+        urls = self.listing.index_urls(name)
+        if len(urls) <= 1:
+            return public_url(urls[0]) if urls else None
+        before = self.previous.package(name) if self.previous is not None else None
+        if before is not None and before.wheel.sha256 == one.artifact.sha256:
+            return before.wheel.index
+        if self.gatherer.offline:
+            return None
+        offers = self.listing.offers(name)
+        return next((o.index for o in offers if o.filename == one.artifact.filename), None)
 
     def _places(self, name: str) -> str:
         places = [*self.listing.find_links, *map(public_url, self.listing.index_urls(name))]

@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 
 from envbundle.errors import FormatError
 
+from .compiler import Compiler
 from .fields import Fields, read_text
 from .finding import Finding
 from .symbols import Symbols
@@ -307,7 +308,8 @@ class FileScan:
 
     ``path`` is as the caller named it; ``kind`` says what the bytes are, whatever the name says;
     ``findings`` are about damage, with offsets; ``lost`` says that damage hides an unknown part of the
-    file, so that there may be modules that nobody saw.
+    file, so that there may be modules that nobody saw. ``needs``, ``symbols`` and ``compiler`` are of ELF
+    files: what they ask of the loader, their dynamic symbols, and the GPU compiler that a file is.
     """
 
     path: str
@@ -318,6 +320,7 @@ class FileScan:
     lost: bool = False
     needs: Needs | None = None
     symbols: Symbols | None = None
+    compiler: Compiler | None = None
 
     @property
     def has_gpu_code(self) -> bool:
@@ -368,6 +371,7 @@ class FileScan:
         """Read the JSON form; raises ``FormatError``."""
         fields = Fields(value, where)
         needs, symbols = fields.raw("needs", None), fields.raw("symbols", None)
+        compiler = fields.raw("compiler", None)
         scan = cls(
             path=fields.text("path"),
             size=fields.integer("size"),
@@ -377,6 +381,7 @@ class FileScan:
             lost=fields.boolean("lost", default=False),
             needs=None if needs is None else Needs.from_dict(needs, fields.path("needs")),
             symbols=None if symbols is None else Symbols.from_dict(symbols, fields.path("symbols")),
+            compiler=None if compiler is None else Compiler.from_dict(compiler, fields.path("compiler")),
         )
         fields.done()
         return scan
@@ -392,6 +397,7 @@ class FileScan:
             "lost": self.lost,
             "needs": None if self.needs is None else self.needs.to_dict(),
             "symbols": None if self.symbols is None else self.symbols.to_dict(),
+            "compiler": None if self.compiler is None else self.compiler.to_dict(),
         }
 
 

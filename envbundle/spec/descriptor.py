@@ -42,7 +42,7 @@ Encoding = Literal["zstd", "raw"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
-    """Where plain bytes stand in a store: ``blob`` (its sha256), stored ``size``, ``plain_size``, encoding."""
+    """Where plain bytes stand in a store: ``blob`` (its sha256), stored ``size``, plain size, encoding."""
 
     blob: Digest
     size: int
@@ -223,7 +223,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Descriptor:
-    """A whole bundle. ``blobs`` maps the plain digest of every layer list, chunk, the lock and the manifest."""
+    """A whole bundle. ``blobs`` maps the plain digests of layer lists, chunks, lock and manifest."""
 
     content: Content
     codec: str
@@ -254,7 +254,7 @@ class Descriptor:
 
     @classmethod
     def from_dict(cls, value: Any, where: str = "descriptor") -> Descriptor:
-        """Read the JSON form and check that the content id is the content's and all plain digests are mapped."""
+        """Read the JSON form; the content id must be the content's, and what it names be mapped."""
         fields = Fields(value, where)
         known_format(fields, FORMAT)
         descriptor = cls(
@@ -332,7 +332,7 @@ def _read_object(value: Any, where: str) -> dict[str, Any]:
     try:
         canonical(value)
     except (TypeError, UnicodeEncodeError) as fault:
-        raise FormatError("E-FORMAT", where, expected="what canonical JSON can hold", found=str(fault)) from fault
+        raise FormatError("E-FORMAT", where, expected="canonical JSON", found=str(fault)) from fault
     return value
 
 

@@ -61,7 +61,7 @@ class LayerEntry:
 
     A ``file`` has mode (0o644 or 0o755), size, sha256 and either segments or ``inline`` (its bytes). A
     ``symlink`` has ``link``, relative and inside the environment. An ``entry-point`` (path
-    ``scripts/<name>``) has ``reference`` (``module:attr``) and ``gui``, and no bytes: the installer writes it.
+    ``scripts/<name>``) has ``reference`` (``module:attr``), ``gui`` and no bytes: the installer writes it.
     """
 
     path: str

@@ -15,6 +15,7 @@ from envbundle.errors import IntegrityError
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 _BUNDLE = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,126}[a-z0-9])?")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,127}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SCRIPT = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._+ -]{0,253}[A-Za-z0-9_+])?")
 
 
@@ -72,7 +73,7 @@ def _fault(text: str) -> str:
         return "an absolute path"
     if "\\" in text:
         return "a backslash"
-    if any(ord(c) < 32 or ord(c) == 127 for c in text):
+    if _CONTROL.search(text):
         return "a control character"
     try:
         size = len(text.encode("utf-8"))
@@ -83,6 +84,6 @@ def _fault(text: str) -> str:
     for part in text.split("/"):
         if part in ("", ".", ".."):
             return f"a component {part!r}"
-        if len(part.encode("utf-8")) > 255:
+        if len(part) > 63 and len(part.encode("utf-8")) > 255:  # one character has at most four bytes
             return "a component of more than 255 bytes"
     return ""

@@ -38,8 +38,8 @@ class Symbols:
 
     ``wanted`` are undefined C++ names that must be found (not weak ones, none that the file binds to a
     version of the C++ runtime), sorted. ``exported`` holds the sorted hashes of the C++ names it exports, 8
-    bytes each, big end first; ``namespaces`` their outermost namespaces. ``modules`` are the names of its ``PyInit_`` functions;
-    ``python`` says that it calls the interpreter.
+    bytes each, big end first; ``namespaces`` their outermost namespaces. ``modules`` are the names of its
+    ``PyInit_`` functions; ``python`` says that it calls the interpreter.
     """
 
     wanted: tuple[str, ...] = ()

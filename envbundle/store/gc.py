@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from envbundle.errors import FormatError
+from envbundle.errors import EnvbundleError, FormatError
 
 from .bundle import read_image
 from .oci import MEDIA_MANIFEST
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from envbundle.spec.digest import Digest
 
     from .protocol import Store
@@ -59,3 +61,17 @@ def collect(store: Store, *, dry_run: bool = False) -> Collected:
     return Collected(
         blobs=tuple(d for d, _ in dead), bytes=sum(size for _, size in dead), leftovers=leftovers
     )
+
+
+def take_back(store: Store, blobs: Iterable[Digest]) -> None:
+    """Remove those of ``blobs`` that no tag reaches, after the run that put them was refused.
+
+    Nothing is removed while somebody else writes (they may count on a blob) or where the index is damaged;
+    ``collect`` finds the rest later.
+    """
+    try:
+        with store.alone():
+            for digest in set(blobs) - reachable(store):
+                store.remove(digest)
+    except EnvbundleError:
+        return

@@ -21,10 +21,11 @@ import stat
 import threading
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from envbundle.errors import FormatError, HostError
+from envbundle.errors import EnvbundleError, FormatError, HostError
 from envbundle.host.files import atomic_write, host_error, host_errors, sync_folder
+from envbundle.host.tree import remove_tree
 from envbundle.spec.canonical import canonical
 from envbundle.spec.digest import Digest
 
@@ -57,6 +58,7 @@ class DirectoryStore:
         self._blobs = self.path / "blobs" / "sha256"
         self._incoming = self.path / INCOMING
         self._unsynced: set[Digest] = set()
+        self._made: Literal["", "content", "folder"] = ""
         self._lock = threading.Lock()
         if create:
             self._create()
@@ -69,8 +71,10 @@ class DirectoryStore:
 
     def _create(self) -> None:
         with host_errors(self.name):
+            there = self.path.exists()
             self.path.mkdir(parents=True, exist_ok=True)
             names = {entry.name for entry in self.path.iterdir()}
+            self._made = "" if names else "content" if there else "folder"
             if LAYOUT_FILE not in names and names - {"blobs", INCOMING, INDEX_FILE}:
                 raise _no_store(self.name)
             self._blobs.mkdir(parents=True, exist_ok=True)
@@ -177,6 +181,28 @@ class DirectoryStore:
         """See ``Store.remove``."""
         with host_errors(self.blob_path(digest)):
             self.blob_path(digest).unlink(missing_ok=True)
+
+    def fresh(self) -> frozenset[Digest]:
+        """Return the blobs that this object put since it last wrote the index: nothing names them yet."""
+        with self._lock:
+            return frozenset(self._unsynced)
+
+    def unmake(self) -> None:
+        """Remove what this object's ``create`` made, if the store holds no blob, tag or anything else."""
+        if not self._made:
+            return
+        try:
+            with self.alone():
+                if any(self.blobs()) or self.tags() or self.extras() or self.leftovers():
+                    return
+                for name in (INDEX_FILE, LAYOUT_FILE):
+                    (self.path / name).unlink()
+                for name in ("blobs", INCOMING):
+                    remove_tree(self.path / name)
+                if self._made == "folder":
+                    self.path.rmdir()
+        except (EnvbundleError, OSError):  # somebody writes there, or it is damaged: not ours to remove
+            return
 
     def tags(self) -> tuple[TagEntry, ...]:
         """See ``Store.tags``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -33,9 +33,9 @@ def packed(shelf: Shelf, *packages: LockedPackage) -> tuple[PackResult, list[Lay
     return result, layers, chunks
 
 
-def layer_of(**parts: object) -> tuple[Layer, dict[Digest, bytes]]:
+def layer_of(**parts: Any) -> tuple[Layer, dict[Digest, bytes]]:
     shelf = Shelf()
-    _, layers, chunks = packed(shelf, shelf.wheel("demo", **parts))
+    _, layers, chunks = packed(shelf, shelf.wheel("demo", "1.0", **parts))
     return layers[0], chunks
 
 

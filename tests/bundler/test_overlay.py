@@ -118,6 +118,9 @@ def test_an_overlay_that_is_not_as_locked_is_refused(
         ("E-OVERLAY-CHANGED", f"overlays/demo/{subject}")
     ]
     assert world.store.tags() == ()
+    assert world.shelf.opened == ([] if not cached else ["demo-1.0-py3-none-any.whl"]), (
+        "told before any wheel"
+    )
 
 
 def test_all_changes_are_said_at_once(tmp_path: Path) -> None:

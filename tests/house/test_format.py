@@ -23,6 +23,7 @@ from envbundle.spec.lock_text import parse_lock
 from envbundle.spec.manifest_text import parse_manifest
 from envbundle.spec.receipt import Receipt
 from envbundle.store.codec import codec_line, decode, encode
+from envbundle.store.read import parse_layer
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -150,3 +151,10 @@ def test_each_answer_follows_its_published_schema(verb: str) -> None:
     check.validate(json.loads(match[1]))
     with pytest.raises(ValidationError):
         check.validate({"something": "else"})
+
+
+def test_the_descriptor_counts_as_its_reader_counts() -> None:
+    """A store's reader holds each layer list against what the descriptor says of it."""
+    bundle = Descriptor.from_dict(documents()["envbundle.descriptor.v1"])
+    for layer, ref in zip(made.layers(), bundle.content.layers, strict=True):
+        assert parse_layer(layer.to_bytes(), bundle, ref) == layer

@@ -209,7 +209,7 @@ def make_bundle(
                 distribution=layer.distribution,
                 version=layer.version,
                 origin=origin,  # type: ignore[arg-type]
-                files=sum(entry.type == "file" for entry in layer.entries),
+                files=len(layer.entries),
                 bytes=layer.file_bytes,
             )
         )
@@ -267,7 +267,7 @@ def sample_items(value: str) -> tuple[Dist, Dist]:
             "app/__init__.py": f"value = {value!r}\n",
             "app/late.py": f"value = {value!r}\n",
             "app/cli.py": "import sys, app\ndef main():\n    print(app.value, sys.executable, sys.prefix)\n",
-            "app/data.bin": os.urandom(0) + bytes(range(256)) * 64,
+            "app/data.bin": bytes(range(256)) * 64,
             "app/empty.txt": b"",
         },
         entry_points={"app": "app.cli:main"},

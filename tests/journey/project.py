@@ -7,13 +7,15 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from envbundle.api.example import write_example
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from .project import Project
-
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from .project import Project
 
 
 def _flip(path: Path, at: int) -> bytes:

@@ -82,7 +82,9 @@ class _Answering(BaseHTTPRequestHandler):
         if index.user is not None:
             wanted = "Basic " + base64.b64encode(":".join(index.user).encode()).decode()
             if self.headers.get("Authorization") != wanted:
-                self._send(401, "text/plain", b"who are you", {"WWW-Authenticate": 'Basic realm="index"'}, body=body)
+                self._send(
+                    401, "text/plain", b"who are you", {"WWW-Authenticate": 'Basic realm="index"'}, body=body
+                )
                 return
         if index.status is not None:
             self._send(index.status, "text/plain", b"no", {}, body=body)

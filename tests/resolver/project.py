@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envbundle.host.fetch import HttpFetcher
@@ -13,6 +12,8 @@ from envbundle.spec.manifest_text import parse_manifest
 from tests.builders import gpu_library, make_wheel, modules
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from envbundle.resolver.lock import LockOutcome
     from envbundle.spec.finding import Finding
     from envbundle.spec.lock import Lock
@@ -56,7 +57,8 @@ class Project:
         """Add a target; keys of the manifest with ``_`` for ``-``."""
         words = {"gpu": gpu or name, "platform": "x86_64-manylinux_2_39", **keys}
         lines = [f"[target.{name}]"] + [
-            f"{key.replace('_', '-')} = {value if value.startswith('[') else repr(value)}" for key, value in words.items()
+            f"{key.replace('_', '-')} = {value if value.startswith('[') else repr(value)}"
+            for key, value in words.items()
         ]
         self.targets += "\n".join(lines).replace("'", '"') + "\n"
 

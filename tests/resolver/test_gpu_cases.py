@@ -47,7 +47,9 @@ def test_b03_the_bytes_decide_and_not_what_is_declared(project: Project) -> None
 
 
 @pytest.mark.parametrize(("arch", "status"), [("sm_120", "stale"), ("sm_120a", "refused")])
-def test_b04_the_same_major_serves_and_an_exact_one_does_not(project: Project, arch: str, status: str) -> None:
+def test_b04_the_same_major_serves_and_an_exact_one_does_not(
+    project: Project, arch: str, status: str
+) -> None:
     project.gpu_wheel("one", "1.0", {"one/k.so": (arch,)})
     project.requirements = ["one"]
     project.target("sm_121")
@@ -58,7 +60,9 @@ def test_b04_the_same_major_serves_and_an_exact_one_does_not(project: Project, a
 
 
 @pytest.mark.parametrize(
-    ("module", "code"), [("sm_80", "E-ARCH-NONE"), ("sm_80 compute_80@8.0", "W-PTX-ONLY")], ids=["sass", "with ptx"]
+    ("module", "code"),
+    [("sm_80", "E-ARCH-NONE"), ("sm_80 compute_80@8.0", "W-PTX-ONLY")],
+    ids=["sass", "with ptx"],
 )
 def test_b05_desktop_code_does_not_run_on_tegra(project: Project, module: str, code: str) -> None:
     project.gpu_wheel("orin", "1.0", {"orin/k.so": (module,)}, tag=ARM)
@@ -95,7 +99,9 @@ def test_b08_a_gap_inside_one_file_is_counted(project: Project) -> None:
 
 
 def test_b09_directories_named_after_gpus_mean_nothing(project: Project) -> None:
-    project.gpu_wheel("variants", "1.0", {"variants/sm90/x.so": ("sm_80 sm_90a",), "variants/sm100/x.so": ("sm_100a",)})
+    project.gpu_wheel(
+        "variants", "1.0", {"variants/sm90/x.so": ("sm_80 sm_90a",), "variants/sm100/x.so": ("sm_100a",)}
+    )
     project.requirements = ["variants"]
     project.target("sm_120")
     project.target("sm_100")

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from jsonschema import Draft7Validator
-from referencing import Registry, Resource
+from referencing import Registry
 from referencing.jsonschema import DRAFT7
 
 from envbundle import schemas
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _REGISTRY: Registry[Any] = Registry().with_resources(
-    [(urn, Resource(contents=schema, specification=DRAFT7)) for urn, schema in schemas.registry().items()]
+    [(urn, DRAFT7.create_resource(schema)) for urn, schema in schemas.registry().items()]
 )
 
 
