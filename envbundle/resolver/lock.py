@@ -23,11 +23,13 @@ from envbundle.spec.manifest_document import manifest_digest
 from .gather import Gatherer
 from .host_needs import compilers, host_needs, torch_cuda
 from .judge import Request, judge_distribution, source_gpus
+from .linkage import judge_set
 from .listing import Listing, absolute_indexes, absolute_links
 from .lock_outcome import DEFAULT_INDEX, LockContext, LockOutcome, Status, lock_path, write_lock
 from .overlays import Base, read_overlay
 from .ownership import claims_of, judge_groups, judge_ownership
 from .requirements import Asked, AskedFor, read_asked
+from .runtime import default_groups
 from .scan import Scanner
 from .search import Found, Search
 from .solver import Question, UvSolver, find_uv
@@ -82,6 +84,7 @@ class _Locking:
         self.findings: tuple[Finding, ...] = ()
         self.gaps: tuple[Exemption, ...] = ()
         self.rounds = 0
+        self.requires: dict[str, str] = {}
 
     def refused(self, findings: Iterable[Finding]) -> LockOutcome:
         """Return the outcome of a refusal."""
@@ -130,7 +133,7 @@ class _Locking:
             coverage=tuple(j.evidence for j in judged if j.evidence is not None),
             contested=contested,
             exemptions=tuple(item for j in judged for item in j.exemptions),
-            requires=host_needs(found.chosen, self.target),
+            requires={**host_needs(found.chosen, self.target), **self.requires},
         )
         return made, self.findings
 
@@ -271,9 +274,13 @@ class _Locking:
         scans = {name: one.scan for name, one in chosen.items()}
         policies = {name: self._policy(name) for name in scans}
         python = self.target.python
-        contested, findings = judge_ownership(claims_of(scans, overlays, python), policies, python)
+        claims = claims_of(scans, overlays, python)
+        contested, findings = judge_ownership(claims, policies, python)
+        linkage = judge_set(scans, self.target, self.manifest, claims=claims, contested=contested)
+        self.requires = linkage.requires
         packages = {name: self._package(one) for name, one in chosen.items()}
-        groups = judge_groups(self.manifest.groups, packages, torch_cuda(scans.get("torch")))
+        named = (*self.manifest.groups, *default_groups(self.manifest.groups))
+        groups = judge_groups(named, packages, torch_cuda(scans.get("torch")))
         available = compilers(scans.values(), self.manifest.invariants)
         jit = [
             finding
@@ -282,7 +289,7 @@ class _Locking:
             for finding in self._judge(one.scan, one.artifact.filename, available).findings
             if finding.severity == "error"
         ]
-        return contested, (*findings, *groups, *jit)
+        return contested, (*findings, *groups, *jit, *linkage.findings)
 
     # --- writing down
 
