@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 STORED, DEFLATED = 0, 8
-STRIDE = 8 << 20
+STRIDE = 2 << 20
 _PIECE = 1 << 16
 _OUTPUT = 1 << 20
 

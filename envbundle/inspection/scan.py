@@ -209,7 +209,7 @@ class _Scan:
             head = self.source.read(start, 8).hex(" ")
             self.lose("E-FATBIN", Fault(start, "a fatbin container", head or "an empty file"))
         else:
-            hidden, lost = gaps(self.source, start, end, found.modules, found.blank)
+            hidden, lost = gaps(self.source, start, end, found.modules, found.blank, found.quiet)
             self._hidden(hidden)
             self.lost = self.lost or lost
 
@@ -270,6 +270,7 @@ class _Scan:
                 one = search(self.source, low, high, cubins=False, names=self.names)
                 found.modules += one.modules
                 found.blank += one.blank
+                found.quiet |= one.quiet
                 found.cut = found.cut if one.cut is None else one.cut
         self._limit(found)
         if sections:

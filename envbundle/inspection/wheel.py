@@ -46,6 +46,7 @@ SCHEMES = ("purelib", "platlib", "scripts", "headers", "data")
 DEFAULT_LIMITS = Limits()
 _UNRECORDED = ("RECORD.jws", "RECORD.p7s")
 _HEAD = 4096
+_IN_MEMORY = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,9 +205,7 @@ def scan_wheel(
         opened = MemberStream(stream, member.entry, contents.filename)
         if not worth_scanning(member.name, opened.read(_HEAD)):
             continue
-        opened.seek(0)
-        scan = scan_file(member.name, opened, size=member.size, names=names, every_section=sections)
-        opened.drain()
+        scan = _scan_member(opened, member, names=names, sections=sections)
         if scan.kind != "other" or scan.has_gpu_code:
             scans.append(scan)
     return tuple(scans)
@@ -231,13 +230,23 @@ def read_members(
         opened = MemberStream(stream, member.entry, contents.filename, watch=watch)
         scan = None
         if member.size and worth_scanning(member.name, opened.read(_HEAD)):
-            opened.seek(0)
-            scan = scan_file(member.name, opened, size=member.size)
+            scan = _scan_member(opened, member)
         opened.drain()
         if promise is not None:
             _compare_hash(contents, member, promise, (other or state).hexdigest())
         known = scan is not None and (scan.kind != "other" or scan.has_gpu_code)
         yield member, Digest(state.hexdigest()), scan if known else None
+
+
+def _scan_member(
+    opened: MemberStream, member: WheelMember, *, names: bool = False, sections: bool = True
+) -> FileScan:
+    """Scan one member to its end: a small one from memory, as going back in a stream costs inflating."""
+    opened.seek(0)
+    source: Any = b"".join(read_pieces(opened)) if member.size <= _IN_MEMORY else opened
+    scan = scan_file(member.name, source, size=member.size, names=names, every_section=sections)
+    opened.drain()
+    return scan
 
 
 def _checked(stream: BinaryIO, contents: WheelContents, member: WheelMember) -> Iterator[bytes]:
