@@ -72,7 +72,7 @@ class Output:
             print(f"{head}: {f.subject}{where}", file=sys.stderr)
         if len(shown) < len(members):
             print(f"  ... and {len(members) - len(shown)} more (-v shows all)", file=sys.stderr)
-        for label, text in (("found", found), ("expected", expected), ("next", hint)):
+        for label, text in (("found", found), ("expected", expected), ("hint", hint)):
             if text:
                 print(f"  {label}: " + text.replace("\n", "\n    "), file=sys.stderr)
 

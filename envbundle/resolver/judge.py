@@ -239,7 +239,7 @@ class _Teller:
             subject=f"{self.request.wheel} {row.shown()}",
             expected=expected,
             found=found,
-            hint="; ".join(
+            hint="\n".join(
                 filter(None, (reasons, self._renamed_or_old(row, kind), self._ways_out(row, kind)))
             ),
         )
@@ -281,7 +281,7 @@ class _Teller:
             return ""
         header, line = exemption_lines(target, name, row.paths[:20])
         gaps = " ".join(f"--accept-gap {name}:{path}" for path in row.paths[:20])
-        return f"to accept it, add `{header}` `{line}`, or lock with {gaps}"
+        return f"to accept it: lock with {gaps}, or add\n{header}\n{line}"
 
     def _notes(self, row: Row) -> None:
         notes = dict.fromkeys(note for each in row.judgements for note in each.notes if "SASS" in note)

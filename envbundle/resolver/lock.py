@@ -25,14 +25,14 @@ from .host_needs import compilers, host_needs, torch_cuda
 from .judge import Request, judge_distribution, source_gpus
 from .linkage import judge_set
 from .listing import Listing, absolute_indexes, absolute_links
-from .lock_outcome import DEFAULT_INDEX, LockContext, LockOutcome, Status, lock_path, write_lock
+from .lock_outcome import LockContext, LockOutcome, Status, lock_path, write_lock
 from .overlays import Base, read_overlay
 from .ownership import claims_of, judge_groups, judge_ownership
 from .requirements import Asked, AskedFor, read_asked
 from .runtime import default_groups
 from .scan import Scanner
 from .search import Found, Search
-from .solver import Question, UvSolver, find_uv
+from .solver import Question, UvSolver, find_uv, uv_default_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from .contents import WheelScan
     from .judge import DistributionJudgement
 
-__all__ = ["DEFAULT_INDEX", "LockContext", "LockOutcome", "lock", "lock_path", "write_lock"]
+__all__ = ["LockContext", "LockOutcome", "lock", "lock_path", "write_lock"]
 
 
 def lock(
@@ -158,11 +158,18 @@ class _Locking:
         return Listing(
             fetcher=self.context.fetcher,
             indexes=absolute_indexes(self.resolve.indexes, folder),
-            default_index=self.context.default_index,
+            default_index=self._default_index(),
             find_links=absolute_links(self.resolve.find_links, folder),
             sources=dict(self.resolve.sources),
             no_index=self.resolve.no_index,
         )
+
+    def _default_index(self) -> str | None:
+        """Return the index to ask where the manifest names no default one; None where none is asked."""
+        resolve, context = self.resolve, self.context
+        if resolve.no_index or any(index.default for index in resolve.indexes):
+            return None
+        return context.default_index or uv_default_index(context.runner, find_uv())
 
     def _search(self, asked: AskedFor, listing: Listing) -> tuple[Found, str]:
         context = self.context

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from .solver import Solver
 
-DEFAULT_INDEX = "https://pypi.org/simple"
 Status = Literal["written", "unchanged", "stale", "refused"]
 
 
@@ -45,7 +44,7 @@ class LockContext:
     previous: Lock | None = None
     upgrade: bool = False
     upgrade_packages: tuple[str, ...] = ()
-    default_index: str = DEFAULT_INDEX
+    default_index: str | None = None
     tool: str = f"envbundle {__version__}"
 
     def overlay_source(self, path: str) -> FileSource:

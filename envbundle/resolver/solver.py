@@ -206,6 +206,28 @@ def find_uv() -> str:
     return found
 
 
+def uv_default_index(runner: Runner, uv: str) -> str:
+    """Return the index that uv asks where nobody names one: $UV_DEFAULT_INDEX, else its own default.
+
+    uv says it when it is asked to write down where an empty set came from; no network is used. Raises
+    ``HostError`` (E-UV-INDEX) where it does not.
+    """
+    named = {key: os.environ[key] for key in ("UV_DEFAULT_INDEX", "UV_INDEX_URL") if os.environ.get(key)}
+    words = [uv, "pip", "compile", "--offline", "--no-config", "--no-header", "--emit-index-url", "-"]
+    finished = runner(words, stdin=b"\n", env={**_environment(), **named}, timeout=60)
+    for line in finished.text.splitlines():
+        option, _, url = line.strip().partition(" ")
+        if option == "--index-url" and url:
+            return url.strip()
+    raise HostError(
+        "E-UV-INDEX",
+        uv,
+        expected="the default index",
+        found=finished.error_text.strip()[:200] or "nothing",
+        hint="name one in the manifest: [[resolve.index]] name, url, default = true",
+    )
+
+
 def uv_version(runner: Runner, uv: str) -> str:
     """Return uv's version; raises ``HostError`` (E-UV-VERSION) unless it is within ``UV_RANGE``."""
     finished = runner([uv, "--version"], env=_environment(), timeout=60)

@@ -142,7 +142,7 @@ def test_B08_a_gap_inside_one_library(case: Case) -> None:
 
 
 def test_B09_a_folders_name_says_nothing(case: Case) -> None:
-    files = {
+    files: dict[str, bytes | str] = {
         "kern/__init__.py": "",
         "kern/sm90/x.so": gpu_library(modules("sm_80", "sm_90a")),
         "kern/sm100/x.so": gpu_library(modules("sm_100a")),

@@ -17,6 +17,7 @@ from envbundle.api.example import write_example
 if TYPE_CHECKING:
     from pathlib import Path
 
+GREETING = "from demo_app.settings import GREETING; print(GREETING)"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 

@@ -7,13 +7,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from .project import PYTHON, Project, python_in
+from .project import GREETING, PYTHON, Project, python_in
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-GREETING = "from demo_app.settings import GREETING; print(GREETING)"
-
 
 def test_from_manifest_to_a_verified_environment(project: Project, tmp_path: Path) -> None:
     store = project.packed("sm_103", "sm_120")
