@@ -49,7 +49,7 @@ def demangle(name: str) -> str:
         text = reader.encoding()
     except (_UnknownError, RecursionError, ValueError, IndexError):
         return name
-    return name if reader.rest() or len(text) > 8 * _MAX_LENGTH else text
+    return name if reader.rest() or len(text) > 4 * _MAX_LENGTH else text
 
 
 @dataclass(slots=True)
@@ -68,6 +68,7 @@ class _Reader:
     known: list[str] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
     depth: int = 0
+    _made: bool = False  # whether the last component was a constructor or destructor
 
     def rest(self) -> str:
         """What was not read; a compiler's clone suffix does not count."""
@@ -91,6 +92,12 @@ class _Reader:
         """The next characters."""
         return self.text[self.at : self.at + count]
 
+    def learn(self, text: str) -> None:
+        """Keep a candidate for substitution; a short name may stand for an endless one."""
+        if len(text) > _MAX_LENGTH:
+            raise _UnknownError
+        self.known.append(text)
+
     def number(self) -> int:
         """A decimal number."""
         start = self.at
@@ -107,8 +114,6 @@ class _Reader:
             return _SPECIAL[special] + self.type()
         if special:
             return _SPECIAL[special] + self.name().text
-        if self.peek() == "T" or self.peek() == "G":
-            raise _UnknownError
         name = self.name()
         if not self.peek() or self.peek() in "E.@":
             return name.text + name.suffix
@@ -132,7 +137,7 @@ class _Reader:
             prefix = "std::" if self.take("St") else ""
             text = prefix + self.unqualified(prefix)
             if self.peek() == "I":
-                self.known.append(text)
+                self.learn(text)
                 return _Name(text + self.template(), returns=True)
             return _Name(text)
         text = self.substitution()
@@ -163,10 +168,8 @@ class _Reader:
                 text = f"{text}::{part}" if text else part
                 returns = False
             if self.peek() != "E":
-                self.known.append(text)
+                self.learn(text)
         return _Name(text, returns=returns, suffix=suffix)
-
-    _made: bool = False
 
     def local(self) -> _Name:
         """An entity inside a function."""
@@ -185,7 +188,7 @@ class _Reader:
         if self.peek().isdigit():
             length = self.number()
             text = self.text[self.at : self.at + length]
-            if len(text) != length:
+            if not text or len(text) != length:
                 raise _UnknownError
             self.at += length
             text = "(anonymous namespace)" if text.startswith("_GLOBAL__N_") else text
@@ -228,7 +231,7 @@ class _Reader:
                 length = self.number()
                 text += f"[abi:{self.text[self.at : self.at + length]}]"
                 self.at += length
-                self.known.append(text)
+                self.learn(text)
             return text
         self.expect("S")
         return self.known[self._index()]
@@ -261,6 +264,8 @@ class _Reader:
             found += self.argument()
         self.arguments = found
         inner = ", ".join(one for one in found if one)
+        if len(inner) > _MAX_LENGTH:
+            raise _UnknownError
         return f"<{inner}>"
 
     def argument(self) -> list[str]:
@@ -317,7 +322,7 @@ class _Reader:
             text = self.substitution()
             if self.peek() == "I":
                 text += self.template()
-                self.known.append(text)
+                self.learn(text)
             return text
         if self.take("Dp"):
             text = self.type()
@@ -335,7 +340,7 @@ class _Reader:
         elif head == "T":
             text = self.parameter()
             if self.peek() == "I":
-                self.known.append(text)
+                self.learn(text)
                 text += self.template()
         elif head.isdigit() or head in "NZSL":
             arguments = self.arguments
@@ -343,7 +348,7 @@ class _Reader:
             self.arguments = arguments
         else:
             raise _UnknownError
-        self.known.append(text)
+        self.learn(text)
         return text
 
     def _qualified(self) -> str:
@@ -353,7 +358,7 @@ class _Reader:
             mark = {"P": "*", "R": "&", "O": "&&"}[sign]
             if self.take("F"):
                 text = self._function(mark)
-                self.known.append(text.replace(f"({mark})", "", 1))
+                self.learn(text.replace(f"({mark})", "", 1))
                 return text
             inner = self.type()
             if inner.endswith(")") and " (" in inner and "(*)" in inner:

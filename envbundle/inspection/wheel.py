@@ -205,40 +205,13 @@ def scan_wheel(
         opened = MemberStream(stream, member.entry, contents.filename)
         if not worth_scanning(member.name, opened.read(_HEAD)):
             continue
-        scan = _scan_member(opened, member, names=names, sections=sections)
+        scan = scan_member(opened, member, names=names, sections=sections)
         if scan.kind != "other" or scan.has_gpu_code:
             scans.append(scan)
     return tuple(scans)
 
 
-def read_members(
-    stream: BinaryIO, contents: WheelContents
-) -> Iterator[tuple[WheelMember, Digest, FileScan | None]]:
-    """Yield each member with its sha256 and, as ``scan_wheel`` gives it, its scan; inflated once for both.
-
-    Raises ``IntegrityError`` (E-RECORD-HASH, E-SIZE, E-WHEEL-ZIP).
-    """
-    for member in contents.members:
-        state, promise = hashlib.sha256(), member.promise
-        other = None if promise is None or promise.algorithm == "sha256" else hashlib.new(promise.algorithm)
-
-        def watch(data: bytes, state: Any = state, other: Any = other) -> None:
-            state.update(data)
-            if other is not None:
-                other.update(data)
-
-        opened = MemberStream(stream, member.entry, contents.filename, watch=watch)
-        scan = None
-        if member.size and worth_scanning(member.name, opened.read(_HEAD)):
-            scan = _scan_member(opened, member)
-        opened.drain()
-        if promise is not None:
-            _compare_hash(contents, member, promise, (other or state).hexdigest())
-        known = scan is not None and (scan.kind != "other" or scan.has_gpu_code)
-        yield member, Digest(state.hexdigest()), scan if known else None
-
-
-def _scan_member(
+def scan_member(
     opened: MemberStream, member: WheelMember, *, names: bool = False, sections: bool = True
 ) -> FileScan:
     """Scan one member to its end: a small one from memory, as going back in a stream costs inflating."""
@@ -257,10 +230,11 @@ def _checked(stream: BinaryIO, contents: WheelContents, member: WheelMember) -> 
             hasher.update(piece)
         yield piece
     if hasher is not None and promise is not None:
-        _compare_hash(contents, member, promise, hasher.hexdigest())
+        compare_hash(contents, member, promise, hasher.hexdigest())
 
 
-def _compare_hash(contents: WheelContents, member: WheelMember, promise: RecordRow, found: str) -> None:
+def compare_hash(contents: WheelContents, member: WheelMember, promise: RecordRow, found: str) -> None:
+    """Raise ``IntegrityError`` (E-RECORD-HASH) if a member's hash is not the promised one."""
     if found != promise.hex:
         raise IntegrityError(
             "E-RECORD-HASH",

@@ -1,4 +1,4 @@
-"""The table of shared libraries (``rules/libraries.toml``): what a host gives, who brings the rest.
+"""The table of shared libraries (``library_rules.toml``): what a host gives, who brings the rest.
 
 Everything here is a hint or a host's promise; which files an environment has is told by its files alone.
 """
@@ -81,12 +81,12 @@ def soname_stem(soname: str) -> str:
 @cache
 def library_rules() -> LibraryRules:
     """Return the shipped table."""
-    return _read(read_rules("libraries.toml"))
+    return _read(read_rules("library_rules.toml"))
 
 
 def read_rules(name: str) -> Mapping[str, Any]:
     """Return one of the shipped tables."""
-    text = files("envbundle.resolver.rules").joinpath(name).read_text("utf-8")
+    text = files("envbundle.resolver").joinpath(name).read_text("utf-8")
     return read_toml(text, filename=name)
 
 

@@ -22,6 +22,7 @@ from envbundle.spec.manifest_document import manifest_digest
 
 from .gather import Gatherer
 from .host_needs import compilers, host_needs, torch_cuda
+from .jit import default_groups
 from .judge import Request, judge_distribution, source_gpus
 from .linkage import judge_set
 from .listing import Listing, absolute_indexes, absolute_links
@@ -29,7 +30,6 @@ from .lock_outcome import LockContext, LockOutcome, Status, lock_path, write_loc
 from .overlays import Base, read_overlay
 from .ownership import claims_of, judge_groups, judge_ownership
 from .requirements import Asked, AskedFor, read_asked
-from .runtime import default_groups
 from .scan import Scanner
 from .search import Found, Search
 from .solver import Question, UvSolver, find_uv, uv_default_index

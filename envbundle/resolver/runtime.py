@@ -1,4 +1,4 @@
-"""What locked distributions compile or fetch at run time, by the table ``rules/jit.toml``.
+"""What locked distributions compile or fetch at run time, by the table ``jit_rules.toml``.
 
 * A bundled compiler must know the target's GPU: what will be used is named, E-PTXAS and E-NVRTC refuse.
 * Programs and headers that are wanted of the host are warnings with the invariants that check them.
@@ -10,21 +10,18 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from envbundle.inspection.cuda import DRIVER_OF_CUDA_MAJOR
 from envbundle.spec.finding import Finding
-from envbundle.spec.manifest import Group
 
-from .libraries import read_rules
+from .jit import JitRule, jit_rules
 from .sonames import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from envbundle.spec.compiler import Compiler
     from envbundle.spec.manifest import Invariant
@@ -33,57 +30,6 @@ if TYPE_CHECKING:
     from .contents import WheelScan
 
 _C_COMPILERS = ("cc", "gcc", "clang", "g++", "c++")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pick:
-    """Which of several bundled compilers a release uses: ``file`` from GPU number ``start`` on."""
-
-    file: str
-    start: int
-    versions: SpecifierSet
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetch:
-    """What a distribution would fetch at first use, and what spares it that."""
-
-    what: str
-    distribution: str
-    same_version: bool
-    variable: str
-    gpus: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JitRule:
-    """One row of the table. ``instead`` are distributions that bring everything precompiled."""
-
-    distribution: str
-    does: str
-    host: tuple[str, ...] = ()
-    compiler: str = ""
-    variable: tuple[str, ...] = ()
-    picks: tuple[Pick, ...] = ()
-    gpus: tuple[str, ...] = ()
-    instead: tuple[str, ...] = ()
-    fetch: Fetch | None = None
-    needed: bool = False
-    optional: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JitRules:
-    """The table, read. ``toolkit`` maps a GPU to the first CUDA release that compiles for it."""
-
-    rules: tuple[JitRule, ...]
-    toolkit: tuple[tuple[str, str], ...]
-    groups: tuple[Group, ...]
-    gpu_distributions: tuple[str, ...]
-
-    def rule(self, distribution: str) -> JitRule | None:
-        """Return the row of a distribution."""
-        return next((rule for rule in self.rules if fnmatchcase(distribution, rule.distribution)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,24 +59,6 @@ class HostPromise:
             variables=dict(environment),
             own_interpreter=bundled,
         )
-
-
-@cache
-def jit_rules() -> JitRules:
-    """Return the shipped table."""
-    table = read_rules("jit.toml")
-    return JitRules(
-        rules=tuple(_rule(row) for row in table["rule"]),
-        toolkit=tuple(table["toolkit"].items()),
-        groups=tuple(Group(same_version=tuple(row["same-version"])) for row in table["group"]),
-        gpu_distributions=tuple(table["gpu"]["distributions"]),
-    )
-
-
-def default_groups(manifest_groups: Sequence[Group]) -> tuple[Group, ...]:
-    """Return the groups of the table that no group of the manifest speaks of."""
-    named = {name for group in manifest_groups for name in group.same_version}
-    return tuple(group for group in jit_rules().groups if not named & set(group.same_version))
 
 
 def judge_runtime(
@@ -389,31 +317,3 @@ def _told(compiler: Compiler) -> str:
 
 def _public(version: str) -> str:
     return Version(version).public
-
-
-def _rule(row: Mapping[str, Any]) -> JitRule:
-    fetches = row.get("fetches")
-    return JitRule(
-        distribution=row["distribution"],
-        does=row["does"],
-        host=tuple(row.get("host", ())),
-        compiler=row.get("compiler", ""),
-        variable=tuple(row.get("variable", ())),
-        picks=tuple(
-            Pick(file=pick["file"], start=pick["from"], versions=SpecifierSet(pick.get("versions", "")))
-            for pick in row.get("pick", ())
-        ),
-        gpus=tuple(row.get("gpus", ())),
-        instead=tuple(row.get("instead", ())),
-        fetch=None
-        if fetches is None
-        else Fetch(
-            what=fetches["what"],
-            distribution=fetches["distribution"],
-            same_version=fetches["same-version"],
-            variable=fetches["variable"],
-            gpus=tuple(fetches.get("gpus", ())),
-        ),
-        needed=bool(row.get("needed", False)),
-        optional=bool(row.get("optional", False)),
-    )

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from envbundle.errors import EnvbundleError
 from envbundle.host.files import atomic_write, host_errors
 from envbundle.inspection.declared import declared_archs
-from envbundle.inspection.wheel import read_members, read_wheel
+from envbundle.inspection.members import read_members
+from envbundle.inspection.wheel import read_wheel
 from envbundle.progress import SILENT, Reporter
 
 from .contents import FORMAT, Member, WheelScan
