@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from envbundle.errors import UserInputError
 from envbundle.host.fetch import HttpFetcher
-from envbundle.host.run import run
 from envbundle.progress import SILENT, Reporter
 from envbundle.resolver.capture.run import Request
 from envbundle.resolver.capture.run import capture as capture_environment
-from envbundle.resolver.solver import find_uv, uv_default_index
 from envbundle.spec.finding import Finding
 from envbundle.spec.manifest import IndexSource
 
@@ -53,7 +51,7 @@ def capture(
     """Capture the environment at ``venv`` into the folder ``out``, which must not be there yet.
 
     ``cache`` is envbundle's own. ``find_links`` and ``indexes`` (URLs) are asked before ``default_index``
-    (None: the public one). ``offline`` reaches no network; ``as_is`` compares with nothing. ``archs`` become
+    (None: the one that uv asks). ``offline`` reaches no network; ``as_is`` compares with nothing. ``archs`` become
     targets. ``env_files``, ``paths`` and ``pid`` (a running server) describe the surroundings; ``checks`` are
     modules that the source is asked to import. Raises as ``envbundle.resolver.capture.run.capture``.
     """
@@ -65,8 +63,7 @@ def capture(
             fetcher=HttpFetcher(offline=offline),
             find_links=tuple(find_links),
             indexes=tuple(_index(number, url) for number, url in enumerate(indexes, 1)),
-            default_index=default_index or uv_default_index(run, find_uv()),
-            default_named=default_index is not None,
+            default_index=default_index,
             offline=offline,
             as_is=as_is,
             archs=tuple(archs),
@@ -78,12 +75,12 @@ def capture(
         reporter,
     )
     report = outcome.report
-    return CaptureAnswer(
-        value=report.to_dict(), summary=tuple(report.summary()), findings=report.findings
-    )
+    return CaptureAnswer(value=report.to_dict(), summary=tuple(report.summary()), findings=report.findings)
 
 
 def _index(number: int, url: str) -> IndexSource:
     if "://" not in url:
-        raise UserInputError("E-VALUE", f"--index {url}", expected="an https, http or file URL", found=repr(url))
+        raise UserInputError(
+            "E-VALUE", f"--index {url}", expected="an https, http or file URL", found=repr(url)
+        )
     return IndexSource(name=f"index-{number}", url=url)

@@ -57,7 +57,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a file or folder that the target must have too, such as a model (repeatable)",
     )
     parser.add_argument(
-        "--pid", type=int, default=None, metavar="N", help="a running server: its variables, models, libraries"
+        "--pid",
+        type=int,
+        default=None,
+        metavar="N",
+        help="a running server: its variables, models, libraries",
     )
     parser.add_argument(
         "--check",

@@ -45,13 +45,16 @@ def execute(args: argparse.Namespace, out: Output) -> int:
             expected="standard output led into a file or program, without --json",
             found="--json" if args.json else "a terminal",
         )
+    pipes = None
+    if piped or args.source == "-":
+        pipes = Pipes(source=sys.stdin.buffer, destination=sys.stdout.buffer)
     answer = copy(
         args.source,
         args.destination,
         target=args.target,
         check=args.check,
         dry_run=args.dry_run,
-        pipes=Pipes(source=sys.stdin.buffer, destination=sys.stdout.buffer),
+        pipes=pipes,
         trust=TrustChoice(
             allowed_signers=signers_file(args.allowed_signers),
             signers=tuple(args.signer),

@@ -298,3 +298,30 @@ def test_links_of_a_layer(tmp_path: Path) -> None:
     assert (prefix / SITE / "d/up/libx.so").read_bytes() == b"so"
     assert os.readlink(prefix / SITE / "d/libx.so") == "libx.so.1"
     assert verify_environment(prefix).ok
+
+
+@pytest.mark.e2e
+def test_blocks_are_shared_where_the_file_system_can(tmp_path: Path) -> None:
+    image, volume = tmp_path / "image", tmp_path / "volume"
+    volume.mkdir()
+    with image.open("wb") as stream:
+        stream.truncate(400 << 20)
+    made = run(["mkfs.xfs", "-q", image])
+    assert made.status == 0, made.error_text
+    mounted = run(["mount", "-o", "loop", image, volume])
+    assert mounted.status == 0, mounted.error_text
+    try:
+        prefix = volume / "env"
+        install(*sample("one"), InstallOptions(prefix=prefix), now=NOW)
+        old = (prefix / SITE / "lib/big.bin").resolve()
+        result = install(*sample("two"), InstallOptions(prefix=prefix), now=LATER)
+        new = (prefix / SITE / "lib/big.bin").resolve()
+        assert result.reused_bytes > 20000
+        assert (new.stat().st_nlink, new.stat().st_mtime_ns) == (1, old.stat().st_mtime_ns)
+        assert old.stat().st_ino != new.stat().st_ino
+        new.chmod(0o644)
+        new.write_bytes(b"changed")
+        assert old.stat().st_size == 20000
+        assert verify_environment(prefix).modified == (f"{SITE}/lib/big.bin",)
+    finally:
+        run(["umount", volume])

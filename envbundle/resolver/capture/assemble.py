@@ -93,7 +93,9 @@ class _Assembly:
         overlay = OverlayPlan(distribution=item.name, base=item.installed.version)
         for path in (*item.changed, *item.added):
             content = self._content(path)
-            if (path.startswith(self._site) and not is_compiled(content.head(), path)) or (path.startswith(self._site) and path.endswith(".pyc") and not _is_elf(content)):
+            if (path.startswith(self._site) and not is_compiled(content.head(), path)) or (
+                path.startswith(self._site) and path.endswith(".pyc") and not _is_elf(content)
+            ):
                 overlay.files[path[len(self._site) :]] = content
             else:
                 self._extra[path] = content

@@ -121,7 +121,7 @@ def requirements_text(seen: Survey, made: Mapping[str, Rebuilt], copied: Mapping
         origin, wheel = item.installed.origin, item.wheel
         if origin.kind in ("editable", "vcs", "path"):
             at = f" at {origin.commit}" if origin.commit else ""
-            lines.append(f"# {name} was installed as {origin.kind} from {origin.url}{at}")
+            lines.append(f"# {name} was installed from {origin.url}{at}")
         if name in made:
             lines.append(_direct(name, made[name].filename, made[name].sha256))
         elif wheel is None or item.form == "wheel":

@@ -94,6 +94,11 @@ class Published:
     _stamps: dict[str, list[Any]] | None = field(default=None, init=False)
     _stamps_new: bool = field(default=False, init=False)
 
+    @property
+    def silent(self) -> bool:
+        """Whether no index answered, or none is asked."""
+        return not self.answered and (self.dead is not None or not self.listing.index_urls())
+
     def prefetch(self, distributions: Iterable[Installed]) -> None:
         """Read the index pages of those that nothing is remembered of, side by side."""
         names = [one.name for one in distributions if not self._remembered(one)]

@@ -138,7 +138,10 @@ class Report:
         if item.kind in ("editable", "vcs", "path", "archive"):
             commit = f" at {origin.commit}" if origin.commit else ""
             sentence += f", {origin.url}{commit}"
-        if item.form == "wheel" and item.compared:
+        if item.form == "wheel" and item.compared and item.wheel is None:
+            sentence += f"; {item.differing} of {item.compared} files differ from what envbundle installed"
+            sentence += f" ({_some(item.changed)})" if item.changed else ""
+        elif item.form == "wheel" and item.compared:
             sentence += f"; {item.differing} of {item.compared} files differ from {item.installed.version}"
             sentence += " as published"
         elif item.form != "wheel":

@@ -18,6 +18,7 @@ from envbundle.progress import SILENT, Reporter
 from envbundle.resolver.gather import Artifact, Gatherer
 from envbundle.resolver.listing import Listing, absolute_links
 from envbundle.resolver.scan import Scanner
+from envbundle.resolver.solver import find_uv, uv_default_index
 from envbundle.spec.digest import Digest
 from envbundle.spec.finding import Finding
 from envbundle.spec.manifest import Check, IndexSource
@@ -73,7 +74,7 @@ class Request:
     """What is asked.
 
     ``out`` is the folder to write, ``cache`` envbundle's own. ``find_links`` are folders or URLs; ``indexes``
-    are asked before ``default_index``. ``as_is`` compares with nothing. ``archs`` become targets;
+    are asked before ``default_index`` (None: the one that uv asks). ``as_is`` compares with nothing. ``archs`` become targets;
     ``env_files``, ``paths`` and ``pid`` describe the surroundings; ``checks`` are modules to be imported.
     """
 
@@ -85,7 +86,6 @@ class Request:
     find_links: tuple[str, ...] = ()
     indexes: tuple[IndexSource, ...] = ()
     default_index: str | None = None
-    default_named: bool = False
     offline: bool = False
     as_is: bool = False
     archs: tuple[str, ...] = ()
@@ -143,14 +143,13 @@ class _Capture:
             one.name: read_editable(one, disk, asked.runner) for one in found if one.origin.kind == "editable"
         }
         kept = own.wheels if own is not None and not asked.as_is else {}
-        mine = {ref.distribution for ref, _ in own.layers} if own is not None else set()
         self._reporter.note("comparing with published wheels")
         seen = survey(
             disk,
             found,
             published=published,
             known=kept,
-            settled=frozenset(mine),
+            made=own.made if own is not None and not asked.as_is else {},
             own_name=UNOWNED,
             member_body=_bodies(published),
         )
@@ -251,7 +250,11 @@ class _Capture:
         folders = tuple(Path(place) for place in links if not urlsplit(place).scheme)
         return Published(
             links=Listing(fetcher=asked.fetcher, find_links=links, no_index=True),
-            listing=Listing(fetcher=asked.fetcher, indexes=asked.indexes, default_index=asked.default_index),
+            listing=Listing(
+                fetcher=asked.fetcher,
+                indexes=asked.indexes,
+                default_index=asked.default_index or _uvs_index(asked.runner),
+            ),
             gatherer=Gatherer(
                 cache=asked.cache,
                 fetcher=asked.fetcher,
@@ -304,16 +307,22 @@ class _Capture:
         modules = [*asked.checks, *(_top(m) for m in (process.modules if process is not None else ()))]
         checks = tuple(Check(imports=(module,)) for module in dict.fromkeys(modules))
         results = tuple((f"import {m}", self._imports(m)) for m in dict.fromkeys(asked.checks))
-        default = (IndexSource(name="default", url=asked.default_index or "", default=True),)
-        plain = not asked.default_named
+        default = (
+            [IndexSource(name="default", url=asked.default_index, default=True)]
+            if asked.default_index
+            else []
+        )
         given = inventory.given
+        places = list(links)
+        if own is not None and not asked.as_is:
+            places += [place for place in own.manifest.resolve.find_links if Path(place).is_dir()]
         return Facts(
             name=bundle_name(Path(given).name),
             prefix=own.prefix if own is not None and given == inventory.root else given,
             machinery=ground.machinery,
             archs=asked.archs,
-            find_links=tuple(_relative(place, asked.out) for place in links),
-            indexes=(*asked.indexes, *(() if plain else default)),
+            find_links=tuple(dict.fromkeys(_relative(place, asked.out) for place in places)),
+            indexes=(*asked.indexes, *default),
             environment=variables.values,
             invariants=invariants,
             checks=checks,
@@ -412,6 +421,14 @@ def _check_places(asked: Request) -> None:
                 found=f"one inside {root}",
             )
     require_free(asked.out)
+
+
+def _uvs_index(runner: Runner) -> str | None:
+    """Return the index that lock will ask where nobody names one; None without uv."""
+    try:
+        return uv_default_index(runner, find_uv())
+    except HostError:
+        return None
 
 
 def _quiet(runner: Runner) -> Runner:
