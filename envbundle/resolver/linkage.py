@@ -62,7 +62,11 @@ def judge_set(
         manifest.invariants, manifest.environment, bundled=manifest.layout.interpreter == "bundled"
     )
     findings = (
-        *judge_sonames(linkage, declared=declared_libraries(manifest)),
+        *judge_sonames(
+            linkage,
+            declared=declared_libraries(manifest),
+            source_libraries=source.libraries if source else None,
+        ),
         *judge_runtimes(linkage, target.glibc, source_glibc=source.glibc if source else None),
         *judge_abi(linkage, {name: told for name, scan in scans.items() if (told := built_for(scan))}),
         *judge_driver(cuda_majors(linkage), target.driver if target.gpus else None),

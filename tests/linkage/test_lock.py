@@ -107,3 +107,15 @@ def test_b63_the_trio_needs_no_group_in_the_manifest(project: Project) -> None:
         project.wheel(name, version)
         project.requirements.append(f"{name}=={version}")
     assert "E-GROUP-VERSION" in codes(project.lock("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("libraries", "code"),
+    [("", "E-SONAME"), ('libraries = ["libhost.so.3"]', "E-SONAME"), ("libraries = []", "N-NEVER-HAD")],
+    ids=["nobody looked", "lost", "never had"],
+)
+def test_a_library_that_the_source_had_or_not(project: Project, libraries: str, code: str) -> None:
+    binary_wheel(project, "ext", "1.0", {"ext/_m.abi3.so": shared_object(needed=["libhost.so.3"])})
+    project.requirements = ["ext"]
+    project.more = f'[source]\nglibc = "2.34"\n{libraries}\n'
+    assert codes(project.lock("cpu")) == [code]
