@@ -121,5 +121,5 @@ def test_what_python_imports(path: str, keys: dict[str, list[str]], is_root: boo
 
 
 def test_folders_of_the_build_machine() -> None:
-    file = placed(MODULE, runpath="$ORIGIN/..:/home/ci/build/lib:/usr/lib64:/usr/local/cuda/lib64")
-    assert foreign_folders(file) == ["/home/ci/build/lib", "/usr/local/cuda/lib64"]
+    file = placed(MODULE, runpath="$ORIGIN/..:/opt/ci/build/lib:/usr/lib64:/usr/local/cuda/lib64")
+    assert foreign_folders(file) == ["/opt/ci/build/lib", "/usr/local/cuda/lib64"]
