@@ -13,6 +13,10 @@ zsh:zsh
 skopeo:skopeo
 ip:iproute2
 unshare:util-linux
+mount:mount
+mkfs.xfs:xfsprogs
+fish:fish
+tcsh:tcsh
 '
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 missing=

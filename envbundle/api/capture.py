@@ -1,4 +1,4 @@
-"""``capture``: a living environment becomes a manifest, overlays and, where bytes exist nowhere else, wheels."""
+"""``capture``: a living environment becomes a manifest, overlays and the wheels that exist nowhere else."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 from envbundle.errors import UserInputError
 from envbundle.host.fetch import HttpFetcher
 from envbundle.progress import SILENT, Reporter
-from envbundle.resolver.capture.run import Request
+from envbundle.resolver.capture.request import Request
 from envbundle.resolver.capture.run import capture as capture_environment
-from envbundle.spec.finding import Finding
 from envbundle.spec.manifest import IndexSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from envbundle.spec.finding import Finding
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureAnswer:
-    """What was captured. ``value`` is the JSON answer without findings; ``summary`` what is custom, in lines."""
+    """What was captured: ``value`` is the JSON answer without findings, ``summary`` says what is custom."""
 
     value: dict[str, Any]
     summary: tuple[str, ...]
@@ -51,9 +52,10 @@ def capture(
     """Capture the environment at ``venv`` into the folder ``out``, which must not be there yet.
 
     ``cache`` is envbundle's own. ``find_links`` and ``indexes`` (URLs) are asked before ``default_index``
-    (None: the one that uv asks). ``offline`` reaches no network; ``as_is`` compares with nothing. ``archs`` become
-    targets. ``env_files``, ``paths`` and ``pid`` (a running server) describe the surroundings; ``checks`` are
-    modules that the source is asked to import. Raises as ``envbundle.resolver.capture.run.capture``.
+    (None: the one that uv asks). ``offline`` reaches no network; ``as_is`` compares with nothing. ``archs``
+    become targets. ``env_files``, ``paths`` and ``pid`` (a running server) describe the surroundings;
+    ``checks`` are modules that the source is asked to import. Raises what
+    ``envbundle.resolver.capture.run.capture`` does.
     """
     outcome = capture_environment(
         Request(

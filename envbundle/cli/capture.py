@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .output import Output
 
-EXAMPLE = "envbundle capture /root/venv_sglang -o sglang --arch sm_103 --env-file /root/sglang_env.sh"
+EXAMPLE = "envbundle capture /root/venv_sglang -o sglang --arch sm_103 --env-file sglang_env.sh"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -97,8 +97,9 @@ def execute(args: argparse.Namespace, out: Output) -> int:
     out.findings(answer.findings)
     sizes = answer.value["sizes"]
     out.line(
-        f"{len(answer.value['distributions'])} distributions, {human_bytes(sizes['files'])}; carried beside "
-        f"published wheels: {human_bytes(sizes['overlays'])} in overlays, {human_bytes(sizes['wheels'])} in wheels"
+        f"{len(answer.value['distributions'])} distributions, {human_bytes(sizes['files'])}; "
+        f"carried beside published wheels: {human_bytes(sizes['overlays'])} in overlays, "
+        f"{human_bytes(sizes['wheels'])} in wheels"
     )
     for line in answer.summary or ("nothing is custom: every file is a published wheel's",):
         out.line(f"  {line}")

@@ -79,6 +79,9 @@ def execute(args: argparse.Namespace, out: Output) -> int:
             expected="standard output led into a file or program, without --json",
             found="--json" if args.json else "a terminal",
         )
+    pipes = None
+    if piped or args.source == "-":
+        pipes = Pipes(source=sys.stdin.buffer, destination=sys.stdout.buffer)
     answer = copy(
         args.source,
         args.destination,
@@ -86,7 +89,7 @@ def execute(args: argparse.Namespace, out: Output) -> int:
         check=args.check,
         dry_run=args.dry_run,
         options=transfer_options(args, out),
-        pipes=Pipes(source=sys.stdin.buffer, destination=sys.stdout.buffer),
+        pipes=pipes,
         trust=TrustChoice(
             allowed_signers=signers_file(args.allowed_signers),
             signers=tuple(args.signer),

@@ -109,14 +109,28 @@ def _prefix(content: Content, facts: HostFacts) -> Iterator[Finding]:
             hint='install it there, or pack it with layout.mode = "relocatable"',
         )
     if facts.state == "foreign":
+        yield foreign(plain)
+    if content.layout.get("interpreter") == "bundled":
         yield Finding(
-            code="E-PREFIX-FOREIGN",
+            code="E-INTERPRETER-BUNDLED",
             severity="error",
-            subject=plain,
-            expected="nothing there, or an environment that envbundle installed",
-            found="something else at the prefix or at its .generations",
-            hint="move it away or choose another prefix",
+            subject="layout.interpreter",
+            expected='"host"',
+            found='"bundled"',
+            hint="this version installs no interpreter: pack with the target's own",
         )
+
+
+def foreign(prefix: str) -> Finding:
+    """Return the finding about a prefix that is not ours."""
+    return Finding(
+        code="E-PREFIX-FOREIGN",
+        severity="error",
+        subject=prefix,
+        expected="nothing there, or an environment that envbundle installed",
+        found="something else at the prefix or at its .generations",
+        hint="move it away or choose another prefix",
+    )
 
 
 def _environment(content: Content) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """activate, env.sh and env.conf in real shells, with values that would like to be code."""
 
-# ruff: noqa: PTH208 - paths here are text
+
 from __future__ import annotations
 
 import os

@@ -1,6 +1,6 @@
 """Environments for every Python that this machine has, made by the one that runs the tests."""
 
-# ruff: noqa: PTH115, PTH120 - paths here are text
+
 from __future__ import annotations
 
 import os

@@ -15,8 +15,9 @@ import pytest
 from envbundle.errors import HostError, VerdictError
 from envbundle.host import probe
 from envbundle.host.run import run
-from envbundle.installer.install import _read_layers, check_install, install
+from envbundle.installer.install import check_install, install
 from envbundle.installer.invariants import INVARIANTS
+from envbundle.installer.kept import read_layers
 from envbundle.installer.layout import Prefix
 from envbundle.installer.options import InstallOptions
 from envbundle.installer.plan import plan
@@ -150,7 +151,7 @@ def test_glibc_that_bytes_need(tmp_path: Path) -> None:
 
 def test_space_counts_bytes_and_inodes() -> None:
     trusted, store = bundle(Dist(name="d", files={f"d/{n}.py": "x" * 1000 for n in range(50)}, record=False))
-    layers = _read_layers(trusted.descriptor, store, Prefix.of("/nowhere/env"))
+    layers = read_layers(trusted.descriptor, store, Prefix.of("/nowhere/env"))
     made = plan(trusted.descriptor.content, layers)
     bytes_with, inodes_with = needs(made, compile_sources=True)
     bytes_without, inodes_without = needs(made, compile_sources=False)

@@ -1,6 +1,6 @@
 """What stands on the disk afterwards: modes, records, installers, links, equal files, bytecode."""
 
-# ruff: noqa: PTH115 - paths here are text
+
 from __future__ import annotations
 
 import base64
@@ -297,6 +297,29 @@ def test_links_of_a_layer(tmp_path: Path) -> None:
     install(*bundle(dist), InstallOptions(prefix=prefix), now=NOW)
     assert (prefix / SITE / "d/up/libx.so").read_bytes() == b"so"
     assert os.readlink(prefix / SITE / "d/libx.so") == "libx.so.1"
+    assert verify_environment(prefix).ok
+
+
+def test_scripts_and_records_too_long_to_be_inline(tmp_path: Path) -> None:
+    prefix = tmp_path / "env"
+    text = b"#!python\nprint('big')\n" + b"# filler\n" * 9000
+    record = "big-1.0.dist-info/RECORD"
+    big = Dist(
+        name="big",
+        files={"scripts/elf": b"\x7fELF" + bytes(70000), record: b"x,,\n" * 20000},
+        record=False,
+        roles={"scripts/elf": "script", f"purelib/{record}": "record"},
+    )
+    long = Dist(name="long", files={"scripts/long": text}, roles={"scripts/long": "script"})
+    install(*bundle(big, long, piece=1 << 20), InstallOptions(prefix=prefix), now=NOW)
+    assert output(prefix / "bin/long") == "big"
+    assert len((prefix / SITE / record).read_bytes().splitlines()) == 3
+    given, store = bundle(big, Dist(name="new"), piece=1 << 20)
+    (chunk,) = [blob.blob for blob in given.descriptor.blobs.values() if blob.plain_size > 60000]
+    store.remove(chunk)
+    assert install(given, store, InstallOptions(prefix=prefix), now=LATER).status == "installed"
+    assert (prefix / "bin/elf").stat().st_nlink == 1
+    assert len((prefix / SITE / record).read_bytes().splitlines()) == 3
     assert verify_environment(prefix).ok
 
 

@@ -32,7 +32,7 @@ def members_of(
         return {}
     found = {}
     try:
-        # The wheel was read by our own strict reader before; here each member is held against what that found.
+        # Our own strict reader has read this wheel before; each member is held against what that found.
         with host_errors(artifact.path), zipfile.ZipFile(artifact.path) as archive:
             for path, member in wanted.items():
                 data = archive.read(member)
@@ -84,7 +84,5 @@ def _diff(name: str, before: bytes, after: bytes, was: bool, now: bool) -> str:
         f"a/{name}" if was else "/dev/null",
         f"b/{name}" if now else "/dev/null",
     )
-    out = []
-    for line in lines:
-        out.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
-    return "".join(out)
+    ending = "\n\\ No newline at end of file\n"
+    return "".join(line if line.endswith("\n") else line + ending for line in lines)

@@ -7,7 +7,7 @@
 * Remote, commit and the difference to it go into the report. git is asked without taking its locks.
 """
 
-# ruff: noqa: PTH112, PTH118, PTH208 - paths here are text
+# ruff: noqa: PTH112, PTH113, PTH118, PTH208 - paths here are text
 from __future__ import annotations
 
 import ast

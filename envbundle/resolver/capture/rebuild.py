@@ -159,7 +159,7 @@ def _record(rows: Iterable[tuple[str, str, str]], record: str) -> bytes:
 
 
 def _tag(tags: Sequence[str], machine: Machine, *, compiled: bool) -> str:
-    """Return the tag of the file name: WHEEL's where it serves this interpreter, else this interpreter's own."""
+    """Return the file name's tag: WHEEL's where it serves this interpreter, else this interpreter's."""
     order = target_tags(machine.python, machine.machine, machine.glibc)
     said = [tag for tag in tags if parse_tag(tag) & set(order)]
     if said and not (compiled and all(tag.endswith("-any") for tag in said)):

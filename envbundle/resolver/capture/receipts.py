@@ -55,7 +55,7 @@ class Own:
         return self.receipt.prefix
 
     def restored(self, digests: Mapping[str, str]) -> dict[str, bytes]:
-        """Return the packed bytes of files that a fixer changed and nobody since; ``digests`` as on the disk."""
+        """Return the packed bytes of files that a fixer changed and nobody since; ``digests``: the disk's."""
         found = {}
         for file in self.receipt.files:
             if file.packed is None or not file.fixer or file.sha256 is None:
@@ -79,7 +79,7 @@ class Own:
 
 
 def read_own(root: str) -> Own | None:
-    """Return what envbundle left in the generation at ``root``; None where there is nothing, or not all of it."""
+    """Return what envbundle left in the generation at ``root``; None where not all of it is there."""
     folder = Path(root, RECEIPT_FOLDER)
     if not (folder / "receipt.json").is_file():
         return None
@@ -113,7 +113,7 @@ def read_own(root: str) -> Own | None:
 
 
 def _can_be_had(wheel: LockedWheel) -> bool:
-    """Say whether a published wheel can be locked again from here: by its URL, or from its find-links folder."""
+    """Say whether a published wheel can be locked again from here: by URL, or from its find-links folder."""
     if wheel.url is None:
         return False
     return not wheel.url.startswith("file:") or path_of_file_url(wheel.url).is_file()

@@ -9,9 +9,9 @@
 
 from __future__ import annotations
 
-import os.path
 import posixpath
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from .compare import Difference, compare, fits_record, settle_contests
@@ -173,7 +173,7 @@ def _differences(
 
 def _is_local(one: Installed) -> bool:
     origin = one.origin
-    return origin.kind in ("editable", "vcs") or (origin.kind == "path" and os.path.isdir(origin.folder))
+    return origin.kind in ("editable", "vcs") or (origin.kind == "path" and Path(origin.folder).is_dir())
 
 
 # --- owners
@@ -296,14 +296,15 @@ def _classify(
     if not difference.differing:
         return item
     compiled = [p for p in difference.changed if is_compiled(content_of(disk, p).head(), p)]
-    most = difference.differing * 2 > difference.total
+    # What its own RECORD promises was installed so; what contradicts it was edited afterwards.
+    edited = one.record is not None and not fits_record(one, difference.changed, disk)
+    most = difference.differing * 2 > difference.total and not edited
     if origin in ("vcs", "path") or most or compiled:
         item.form = "wheel"
-        other = most or fits_record(one, difference.changed, disk)
-        item.kind = origin or ("other-build" if other else "patched")
+        item.kind = origin or ("patched" if edited else "other-build")
         return item
     item.kind, item.form = origin or "patched", "overlay"
-    if not origin and fits_record(one, difference.changed, disk):
+    if not origin and not edited and difference.changed:
         item.notes.append("its own RECORD agrees with the disk: it was installed from another build")
     return item
 
