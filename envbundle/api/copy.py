@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from envbundle.progress import SILENT, Reporter
@@ -13,6 +13,7 @@ from envbundle.transfer.copy import CopyResult, copy_bundle
 from envbundle.transfer.location import open_destination, open_location, parse_location
 from envbundle.trust.trusted import accept, check_signatures
 
+from .bootstrap_trust import BootstrapAnswer, copy_bootstrap
 from .stores import choose_bundles
 from .trust import TrustChoice, policy_of
 
@@ -30,6 +31,7 @@ class CopyAnswer:
 
     results: tuple[CopyResult, ...]
     findings: tuple[Finding, ...]
+    bootstrap: BootstrapAnswer = field(default_factory=BootstrapAnswer)
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -63,6 +65,7 @@ class CopyAnswer:
             "sent": {"blobs": self.sent_blobs, "bytes": self.sent_bytes},
             "skipped": {"blobs": self.skipped_blobs, "bytes": self.skipped_bytes},
             "bundles": [{"tag": result.tag, "id": str(result.bundle)} for result in self.results],
+            "bootstrap": self.bootstrap.to_dict(),
         }
 
 
@@ -93,10 +96,11 @@ def copy(
             )
             for bundle in bundles
         )
+        beside = copy_bootstrap(here, opened, policy, dry_run=dry_run)
     finally:
         if isinstance(opened, DirectoryStore):
             opened.unmake()  # a refusal before the first blob leaves no store; later ones are for resuming
-    return CopyAnswer(results=results, findings=tuple(findings))
+    return CopyAnswer(results=results, findings=(*findings, *beside.findings), bootstrap=beside)
 
 
 def _judge(policy: TrustPolicy | None, findings: list[Finding]) -> Callable[[BundleRef], Descriptor]:

@@ -16,6 +16,7 @@ from envbundle.store.layout import DirectoryStore
 from envbundle.store.verify import verify_store
 from envbundle.trust.trusted import check_signatures, signature_status
 
+from .bootstrap_trust import verify_bootstrap
 from .stores import choose_bundle, choose_bundles, trusted_bundle
 from .trust import TrustChoice, policy_of
 
@@ -112,6 +113,8 @@ def _store(place: Path, *, target: str | None, trust: TrustChoice, reporter: Rep
     tag = choose_bundle(store, target).tag if target is not None else None
     findings = list(verify_store(store, tag, reporter))
     signatures = [_signature(store, bundle, trust, findings) for bundle in bundles]
+    if target is None:
+        findings += verify_bootstrap(store, policy_of(trust) if trust.says_whom else None)
     order: tuple[SignatureStatus, ...] = ("bad", "untrusted", "unsigned", "not judged", "pinned", "verified")
     status, principal = min(signatures, key=lambda item: order.index(item[0]))
     refused = status in ("bad", "untrusted") or (

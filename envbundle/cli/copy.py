@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .options import add_target, add_trust, signers_file
-from .output import human_bytes
+from .output import human_bytes, show_bootstrap
 
 if TYPE_CHECKING:
     import argparse
@@ -51,5 +51,6 @@ def execute(args: argparse.Namespace, out: Output) -> int:
         f"{', '.join(answer.tags)}: {verb} {answer.sent_blobs} blobs ({human_bytes(answer.sent_bytes)}), "
         f"{answer.skipped_blobs} ({human_bytes(answer.skipped_bytes)}) were there"
     )
+    show_bootstrap(answer.bootstrap, out)
     out.answer(answer.to_dict(), answer.findings)
     return 0
