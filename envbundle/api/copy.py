@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from envbundle.errors import UserInputError
 from envbundle.progress import SILENT, Reporter
 from envbundle.spec.finding import Finding
 from envbundle.store.bundle import parse_descriptor
 from envbundle.store.layout import DirectoryStore
 from envbundle.transfer.copy import CopyResult, copy_bundle
-from envbundle.transfer.location import open_destination, open_location, parse_location
+from envbundle.transfer.location import Location, open_destination, open_location, opened, parse_location
+from envbundle.transfer.stream import receive_bundles, send_bundles
 from envbundle.trust.trusted import accept, check_signatures
 
 from .bootstrap_trust import BootstrapAnswer, copy_bootstrap
@@ -18,10 +21,12 @@ from .stores import choose_bundles
 from .trust import TrustChoice, policy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from typing import BinaryIO
 
     from envbundle.spec.descriptor import Descriptor
     from envbundle.store.bundle import BundleRef
+    from envbundle.store.protocol import Store
     from envbundle.trust.policy import TrustPolicy
 
 
@@ -69,6 +74,14 @@ class CopyAnswer:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipes:
+    """The binary streams that ``-`` means: where an archive is read from, and where one is written to."""
+
+    source: BinaryIO
+    destination: BinaryIO
+
+
 def copy(
     source: str,
     destination: str,
@@ -77,30 +90,84 @@ def copy(
     trust: TrustChoice,
     check: bool = False,
     dry_run: bool = False,
+    pipes: Pipes | None = None,
     reporter: Reporter = SILENT,
 ) -> CopyAnswer:
     """Copy the bundles that ``target`` names (all without) between two locations; see ``copy_bundle``.
 
     Trust is judged where ``trust`` says by whom, integrity always. Raises as ``copy_bundle`` does.
     """
-    here, there = open_location(parse_location(source)), parse_location(destination)
-    bundles = choose_bundles(here, target)
-    policy = policy_of(trust) if trust.says_whom else None
+    here, there = parse_location(source), parse_location(destination)
     findings: list[Finding] = []
+    policy = policy_of(trust) if trust.says_whom else None
     judge = _judge(policy, findings)
-    opened = open_destination(there, dry_run=dry_run)
-    try:
+    if "pipe" in (here.kind, there.kind):
+        if pipes is None or here.kind == there.kind or dry_run:
+            raise UserInputError(
+                "E-LOCATION", "-", expected="one pipe and one store that can be asked", found="none to ask"
+            )
+        results = _through_pipe(here, there, target, pipes, judge, reporter)
+        return CopyAnswer(results=results, findings=tuple(findings))
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(opened(open_location(here)))
+        bundles = choose_bundles(store, target)
+        far = stack.enter_context(_destination(there, dry_run=dry_run))
         results = tuple(
             copy_bundle(
-                here, opened, bundle.tag, judge=judge, check=check, dry_run=dry_run, reporter=reporter
+                store,
+                far,
+                bundle.tag,
+                judge=judge,
+                check=check,
+                dry_run=dry_run,
+                via=way(here, there),
+                reporter=reporter,
             )
             for bundle in bundles
         )
-        beside = copy_bootstrap(here, opened, policy, dry_run=dry_run)
-    finally:
-        if isinstance(opened, DirectoryStore):
-            opened.unmake()  # a refusal before the first blob leaves no store; later ones are for resuming
+        beside = copy_bootstrap(store, far, policy, dry_run=dry_run)
     return CopyAnswer(results=results, findings=(*findings, *beside.findings), bootstrap=beside)
+
+
+def way(here: Location, there: Location) -> str:
+    """Return the word for how bytes go between two locations."""
+    kinds = {here.kind, there.kind}
+    return next((kind for kind in ("archive",) if kind in kinds), "dir")
+
+
+@contextlib.contextmanager
+def _destination(there: Location, *, dry_run: bool) -> Iterator[Store]:
+    store = open_destination(there, dry_run=dry_run)
+    try:
+        with opened(store):
+            yield store
+    finally:
+        if isinstance(store, DirectoryStore):
+            store.unmake()  # a refusal before the first blob leaves no store; later ones are for resuming
+
+
+def _through_pipe(
+    here: Location,
+    there: Location,
+    target: str | None,
+    pipes: Pipes,
+    judge: Callable[[BundleRef], Descriptor],
+    reporter: Reporter,
+) -> tuple[CopyResult, ...]:
+    if there.kind == "pipe":
+        with opened(open_location(here)) as store:
+            tags = [bundle.tag for bundle in choose_bundles(store, target)]
+            return send_bundles(store, tags, pipes.destination, judge=judge, reporter=reporter)
+
+    def wanted(stated: Descriptor) -> bool:
+        names = {stated.tag, stated.content.target.name, *map(str, stated.content.target.gpus)}
+        return target is None or target in names
+
+    with _destination(there, dry_run=False) as store:
+        results = receive_bundles(pipes.source, store, judge=judge, wanted=wanted, reporter=reporter)
+    if not results:
+        raise UserInputError("E-NO-BUNDLE", target or "-", expected="a bundle of the archive", found="none")
+    return results
 
 
 def _judge(policy: TrustPolicy | None, findings: list[Finding]) -> Callable[[BundleRef], Descriptor]:

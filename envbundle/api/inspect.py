@@ -6,7 +6,6 @@ import csv
 import io
 import mmap
 import os
-import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,7 +66,7 @@ def inspect(
         try:
             if path.is_dir():
                 _folder(path, text, seen, kernels=kernels, reporter=reporter)
-            elif path.suffix == ".whl" and zipfile.is_zipfile(path):
+            elif path.suffix == ".whl":
                 _wheel(path, text, seen, kernels=kernels, reporter=reporter)
             else:
                 seen.scans.append(_scan(path, text, kernels=kernels))

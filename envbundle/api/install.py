@@ -12,6 +12,7 @@ from envbundle.installer.install import check_install
 from envbundle.installer.install import install as install_bundle
 from envbundle.installer.options import InstallOptions
 from envbundle.installer.preflight import refuse
+from envbundle.installer.values import check_values
 from envbundle.progress import SILENT, Reporter
 from envbundle.spec.prefix import check_prefix
 from envbundle.store.layout import DirectoryStore
@@ -91,6 +92,7 @@ def install(
     bundle = choose_bundle(store, target)
     ref, trusted = trusted_bundle(store, bundle.tag, policy_of(trust, now))
     content = trusted.descriptor.content
+    check_values(content)
     for document in (content.lock, trusted.descriptor.manifest):
         read_plain(store, trusted.descriptor, document)  # nothing installs from a bundle that is not whole
     prefix = choice.prefix or content.layout.get("prefix")

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from envbundle.errors import EnvbundleError, IntegrityError, TrustError, UserInputError
 from envbundle.host.run import run
 from envbundle.installer.layout import Prefix
+from envbundle.installer.plan import plan
+from envbundle.installer.values import check_values
 from envbundle.installer.verify import require_clean, verify_environment
 from envbundle.progress import SILENT, Reporter
 from envbundle.spec.finding import Finding, findings_of
-from envbundle.store.bundle import read_bundle
+from envbundle.store.bundle import parse_descriptor, read_bundle
 from envbundle.store.layout import DirectoryStore
+from envbundle.store.read import read_layer
 from envbundle.store.verify import verify_store
 from envbundle.trust.trusted import check_signatures, signature_status
 
@@ -112,6 +115,9 @@ def _store(place: Path, *, target: str | None, trust: TrustChoice, reporter: Rep
         return _damaged(findings_of(fault))
     tag = choose_bundle(store, target).tag if target is not None else None
     findings = list(verify_store(store, tag, reporter))
+    if not any(finding.severity == "error" for finding in findings):
+        for bundle in bundles:
+            findings += _installable(store, bundle)
     signatures = [_signature(store, bundle, trust, findings) for bundle in bundles]
     if target is None:
         findings += verify_bootstrap(store, policy_of(trust) if trust.says_whom else None)
@@ -128,6 +134,18 @@ def _store(place: Path, *, target: str | None, trust: TrustChoice, reporter: Rep
         checked=sum(1 for _ in store.blobs()),
         findings=tuple(findings),
     )
+
+
+def _installable(store: DirectoryStore, bundle: BundleSummary) -> tuple[Finding, ...]:
+    """Return why a bundle of sound bytes could be installed nowhere: its layers contradict each other."""
+    try:
+        descriptor = parse_descriptor(read_bundle(store, bundle.tag).descriptor)
+        content = descriptor.content
+        check_values(content)
+        plan(content, [read_layer(store, descriptor, ref) for ref in content.layers])
+    except IntegrityError as fault:
+        return findings_of(fault)
+    return ()
 
 
 def _signature(

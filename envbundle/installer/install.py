@@ -37,6 +37,7 @@ from .plan import plan as make_plan
 from .preflight import judge, refuse
 from .reuse import OldGeneration, Reuser, open_generation
 from .staging import Stage
+from .values import check_values
 from .verify import verify_generation
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def check_install(
 
     Raises only for a bundle that contradicts itself or is damaged (``IntegrityError``).
     """
+    check_values(trusted.descriptor.content)
     prefix = Prefix.of(options.prefix)
     layers = _read_layers(trusted.descriptor, store, prefix)
     content = trusted.descriptor.content
@@ -111,6 +113,7 @@ def install(
     with every finding of preflight; ``IntegrityError`` for damaged bytes or a bundle that contradicts itself;
     ``TrustError`` (E-DOWNGRADE); ``VerdictError`` (E-CHECK) where a check failed.
     """
+    check_values(trusted.descriptor.content)
     prefix = Prefix.of(options.prefix)
     descriptor = trusted.descriptor
     content = descriptor.content

@@ -1,7 +1,8 @@
 """Bytes from the store to the stage: each chunk is read, verified and decoded once per layer.
 
-* A chunk's own hash, its bounds and its plain digest are right before a byte of it is written (store room);
-  every file's sha256 is computed on what is handed to the kernel and compared with its entry.
+* A chunk's stored bytes have the digest and the bounds that the descriptor states before a byte of it is
+  written; every file's sha256 is computed on what is handed to the kernel and compared with its entry. Its
+  plain digest would say nothing more, so that pass is saved.
 * Files are written in the order in which their bytes stand in chunks. Work is cut between files that share
   no chunk, and done by a few threads: hashing, decoding and writing release the interpreter's lock.
 * Memory is bounded by a budget for chunks in flight, whatever the size of the bundle.
@@ -174,7 +175,8 @@ class _Chunk:
             size = 0 if blob is None else blob.size + blob.plain_size
             self._budget.take(size)
             self._held = size
-            self._data = memoryview(read_plain(self._store, self._descriptor, segment.chunk))
+            plain = read_plain(self._store, self._descriptor, segment.chunk, hashed=False)
+            self._data = memoryview(plain)  # each file cut from it is hashed as it is written
             self._digest = segment.chunk
         return self._data[segment.offset : segment.offset + segment.length]
 

@@ -25,46 +25,55 @@ if TYPE_CHECKING:
 
     from packaging.specifiers import SpecifierSet
 
+    from envbundle.spec.digest import Digest
     from envbundle.spec.target import Target
 
-    from .gather import Gatherer
+    from .gather import Artifact, Gatherer
     from .listing import Listing, Offer
     from .requirements import Asked
+    from .scan import Scanner
 
-#: Larger files are not fetched only to explain a refusal.
+#: Larger files are neither fetched nor read through only to explain a refusal.
 MOST = 256 * 1024 * 1024
 
 
 def look_for_damage(
-    asked: Iterable[Asked], target: Target, listing: Listing, gatherer: Gatherer, *, offline: bool
+    asked: Iterable[Asked], target: Target, listing: Listing, gatherer: Gatherer, scanner: Scanner
 ) -> None:
-    """Open the wheels that ``asked`` may come from; return where all can be read.
+    """Read the wheels that ``asked`` may come from; return where all can be read.
 
     Raises ``IntegrityError`` for a wheel that is damaged or contradicts itself, ``TransferError`` for one
     that cannot be fetched.
     """
     waiting: list[tuple[str, SpecifierSet]] = []
+    opened: list[Artifact] = []
+
+    def look(filename: str, url: str, sha256: Digest | None, size: int | None) -> None:
+        artifact = gatherer.gather(filename=filename, url=url, sha256=sha256, size=size)
+        with host_errors(artifact.path), artifact.path.open("rb") as stream:
+            waiting.extend(_required(read_wheel(stream, filename).metadata.requires_dist, target))
+        opened.append(artifact)
+
     for one in asked:
         if one.url is None:
             waiting.append((one.name, one.specifier))
-        elif not (offline and urlsplit(one.url).scheme != "file"):
-            digest = next(iter(one.hashes), None)
-            artifact = gatherer.gather(filename=filename_of(one.url), url=one.url, sha256=digest, size=None)
-            with host_errors(artifact.path), artifact.path.open("rb") as stream:
-                waiting += _required(read_wheel(stream, artifact.filename).metadata.requires_dist, target)
+        elif not (gatherer.offline and urlsplit(one.url).scheme != "file"):
+            look(filename_of(one.url), one.url, next(iter(one.hashes), None), None)
     seen: set[str] = set()
     while waiting:
         name, specifier = waiting.pop()
-        if name in seen or (offline and not listing.knows(name)):
+        if name in seen:
             continue
         seen.add(name)
-        for offer in _suspects(listing.offers(name), specifier, target):
-            file = offer.file
-            artifact = gatherer.gather(
-                filename=file.filename, url=file.url, sha256=file.sha256, size=file.size
-            )
-            with host_errors(artifact.path), artifact.path.open("rb") as stream:
-                waiting += _required(read_wheel(stream, artifact.filename).metadata.requires_dist, target)
+        if gatherer.offline and not listing.knows(name):
+            offers = tuple(offer for offer in listing.local_offers() if offer.name == name)
+        else:
+            offers = listing.offers(name)
+        for offer in _suspects(offers, specifier, target):
+            look(offer.filename, offer.file.url, offer.file.sha256, offer.file.size)
+    for artifact in opened:
+        if artifact.size <= MOST:
+            scanner.scan(artifact)
 
 
 def _suspects(offers: Iterable[Offer], specifier: SpecifierSet, target: Target) -> Iterator[Offer]:

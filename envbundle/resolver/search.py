@@ -84,10 +84,8 @@ class Search:
             if isinstance(answer, NoSolution):
                 refused = [one for tried in account.tried.values() for one in tried]
                 if not refused:
-                    offline = self.gatherer.offline
-                    look_for_damage(
-                        self.asked.requirements, self.target, self.listing, self.gatherer, offline=offline
-                    )
+                    asked = self.asked.requirements
+                    look_for_damage(asked, self.target, self.listing, self.gatherer, self.scanner)
                 findings = account.no_solution(answer)
                 return Found(chosen=(), findings=findings, rounds=rounds, gaps=_acceptable(refused))
             moved = self._send_to_sources(question, answer.candidates)

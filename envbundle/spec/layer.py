@@ -32,7 +32,8 @@ INLINE_LIMIT = 64 * 1024
 EntryType = Literal["file", "symlink", "entry-point"]
 Role = Literal["file", "script", "record", "direct-url", "kernelspec"]
 LayerKind = Literal["distribution", "overlay"]
-_REFERENCE = re.compile(r"[A-Za-z_][\w.]*(:[A-Za-z_][\w.]*)?")
+_DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"  # becomes a line of Python: names and dots, nothing else
+_REFERENCE = re.compile(f"{_DOTTED}(:{_DOTTED})?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

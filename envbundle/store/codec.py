@@ -65,12 +65,13 @@ def encode(plain: bytes, *, level: int, long: bool) -> tuple[bytes, Encoding]:
     return bytes(plain), "raw"
 
 
-def decode(stored: bytes, blob: Blob, plain: Digest) -> bytes:
+def decode(stored: bytes, blob: Blob, plain: Digest, *, hashed: bool = True) -> bytes:
     """Return the plain bytes of ``stored``, which ``Store.read`` has found to be ``blob.blob``.
 
     ``blob`` is what the descriptor says of it, ``plain`` the digest that must come out. Raises
     ``IntegrityError``: E-BLOB-BOUND where sizes or window pass the bounds, E-BLOB-DECODE where the frame is
-    not the one frame it should be, E-PLAIN-HASH where other bytes come out. Thread-safe.
+    not the one frame it should be, E-PLAIN-HASH where other bytes come out. Without ``hashed`` they are not
+    hashed: for callers that hold every byte they use against another digest of the descriptor. Thread-safe.
     """
     if blob.plain_size > MAX_BLOB or blob.size > MAX_BLOB:
         raise _fault(
@@ -80,7 +81,7 @@ def decode(stored: bytes, blob: Blob, plain: Digest) -> bytes:
     if len(data) != blob.plain_size:
         raise _fault("E-BLOB-DECODE", blob, f"{blob.plain_size} plain bytes", f"{len(data)} bytes")
     # Raw bytes have been hashed already: by the store, as the blob that they are.
-    found = blob.blob if blob.encoding == "raw" else Digest.of(data)
+    found = blob.blob if blob.encoding == "raw" else Digest.of(data) if hashed else plain
     if found != plain:
         raise _fault("E-PLAIN-HASH", blob, str(plain), str(found))
     return data

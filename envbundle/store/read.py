@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from .protocol import Store
 
 
-def read_plain(store: Store, descriptor: Descriptor, plain: Digest) -> bytes:
+def read_plain(store: Store, descriptor: Descriptor, plain: Digest, *, hashed: bool = True) -> bytes:
     """Return the bytes whose digest is ``plain``; every hash and bound on the way is checked.
+
+    ``hashed``: see ``decode``; the stored bytes are hashed in any case.
 
     Raises ``IntegrityError``: E-BLOB-UNNAMED if the descriptor maps no blob to it, and those of
     ``Store.read`` and ``codec.decode``.
@@ -32,7 +34,7 @@ def read_plain(store: Store, descriptor: Descriptor, plain: Digest) -> bytes:
         raise IntegrityError(
             "E-BLOB-UNNAMED", str(plain), expected="a blob named by the descriptor", found="none"
         )
-    return decode(store.read(blob.blob, blob.size), blob, plain)
+    return decode(store.read(blob.blob, blob.size), blob, plain, hashed=hashed)
 
 
 def read_ahead(

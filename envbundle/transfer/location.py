@@ -1,14 +1,16 @@
 """Locations: what a person types for a store, and the store that it opens.
 
 * ``folder`` or ``./folder``, ``dir:folder``: an OCI image layout in a directory.
-* ``ssh://``, ``https://``, ``oci://``, ``file.tar`` and ``-`` are known words of DESIGN's command line whose
-  transports are not built yet: each is refused with what to use instead.
+* ``file.tar``: the same in one file; ``-``: such a file through a pipe, which ``copy`` alone can take.
+* ``ssh://``, ``https://`` and ``oci://`` are known words whose transports are not built yet: each is refused
+  with what to use instead.
 
 A new transport is one module beside ``directory.py`` and one line in ``TRANSPORTS``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,10 +18,11 @@ from typing import TYPE_CHECKING
 from envbundle.errors import HostError, UserInputError
 from envbundle.store.memory import MemoryStore
 
+from .archive import open_archive
 from .directory import open_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from envbundle.store.protocol import Store
 
@@ -37,7 +40,7 @@ class Location:
 
 
 #: Opens the store at a location's path; with True it may be created.
-TRANSPORTS: dict[str, Callable[[str, bool], Store]] = {"dir": open_directory}
+TRANSPORTS: dict[str, Callable[[str, bool], Store]] = {"dir": open_directory, "archive": open_archive}
 
 _DIRECT = "copy to a folder and carry that: `envbundle copy SRC DIR`, then rsync or scp -r of DIR"
 _NOT_BUILT: dict[str, str] = {
@@ -45,8 +48,6 @@ _NOT_BUILT: dict[str, str] = {
     "http": "download the store's folder (`wget -r -np`), then name the folder",
     "https": "download the store's folder (`wget -r -np`), then name the folder",
     "oci": "`skopeo copy docker://REGISTRY/REPO:TAG oci:DIR:TAG`, then name DIR",
-    "tar": "unpack it (`tar xf`) and name the folder; to write one, copy to a folder and `tar cf` that",
-    "-": "a pipe needs the archive form: `tar cf - -C DIR .` and `tar xf - -C DIR` carry a store's folder",
 }
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _SCP_LIKE = re.compile(r"(?:[^/:@]+@)?[^/:]+:")
@@ -66,13 +67,13 @@ def parse_location(text: str) -> Location:
             raise _not_built(text, name)
         raise _refused(text, "a folder, ssh://, https:// or oci://", f"the unknown scheme {name}://")
     if text == "-":
-        raise _not_built(text, "-")
+        return Location(kind="pipe", path="-", text=text)
     if text.startswith("dir:"):
         if len(text) == len("dir:"):
             raise _refused(text, "dir:FOLDER", "no folder")
         return Location(kind="dir", path=text[len("dir:") :], text=text)
     if text.endswith(".tar"):
-        raise _not_built(text, "tar")
+        return Location(kind="archive", path=text, text=text)
     if _SCP_LIKE.match(text):
         hint = f"for a folder write ./{text} or dir:{text}; for a host write ssh://host/path"
         raise _refused(text, "a folder", "a name with a colon, as scp writes hosts", hint)
@@ -80,8 +81,30 @@ def parse_location(text: str) -> Location:
 
 
 def open_location(location: Location, *, create: bool = False) -> Store:
-    """Return the store at ``location``; with ``create`` it may come to be. Raises as its transport does."""
+    """Return the store at ``location``; with ``create`` it may come to be. Raises as its transport does.
+
+    Where it has a ``close``, what was written to it can be seen by others after that call: see ``opened``.
+    """
+    if location.kind == "pipe":
+        raise _refused(
+            "-", "a store that can be asked", "a pipe", "copy it to a folder first: envbundle copy - DIR"
+        )
     return TRANSPORTS[location.kind](location.path, create)
+
+
+@contextlib.contextmanager
+def opened(store: Store) -> Iterator[Store]:
+    """Give the store; close it on the way out, or after an error let go of it as it is."""
+    try:
+        yield store
+    except BaseException:
+        abandon = getattr(store, "abandon", None) or getattr(store, "close", None)
+        if abandon is not None:
+            abandon()
+        raise
+    close = getattr(store, "close", None)
+    if close is not None:
+        close()
 
 
 def open_destination(location: Location, *, dry_run: bool) -> Store:
@@ -99,5 +122,4 @@ def _refused(text: str, expected: str, found: str, hint: str = "") -> UserInputE
 
 
 def _not_built(text: str, kind: str) -> UserInputError:
-    found = f"{kind if kind in ('tar', '-') else kind + '://'}, which is not built yet"
-    return _refused(text, "a folder", found, f"instead: {_NOT_BUILT[kind]}")
+    return _refused(text, "a folder", f"{kind}://, which is not built yet", f"instead: {_NOT_BUILT[kind]}")

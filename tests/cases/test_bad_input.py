@@ -251,7 +251,7 @@ WHEELS_FOR_OTHERS = {
 @pytest.mark.parametrize("complete", [False, True], ids=["solved", "complete"])
 @pytest.mark.parametrize("name", WHEELS_FOR_OTHERS)
 def test_1_a_wheel_for_others_only(case: Case, name: str, complete: bool) -> None:
-    case.wheel("app", "1.0", None, **WHEELS_FOR_OTHERS[name])
+    case.wheel("app", "1.0", tag=WHEELS_FOR_OTHERS[name]["tag"])
     case.manifest("app==1.0", resolve=f'find-links = ["wheels"]\nno-index = true\ncomplete = {str(complete).lower()}')
     found = case.refused(1, "E-NO-WHEEL", "lock")
     assert found["subject"] == "app 1.0"

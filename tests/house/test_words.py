@@ -114,3 +114,7 @@ def test_every_page_can_be_reached() -> None:
     index = (docs / "index.md").read_text("utf-8")
     pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md") if path.parent.name != "format.d"}
     assert {page for page in pages - {"index.md"} if f"]({page})" not in index} == set()
+
+
+def test_no_merge_was_left_half_done() -> None:
+    assert hits(re.compile("^(?:" + "<" * 7 + "|" + ">" * 7 + ") ")) == []

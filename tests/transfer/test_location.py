@@ -37,8 +37,6 @@ def test_a_folder(text: str, path: str) -> None:
         ("https://host/store", "wget"),
         ("http://host/store", "wget"),
         ("oci://registry/repo:tag", "skopeo copy docker://"),
-        ("bundle.tar", "tar xf"),
-        ("-", "tar cf -"),
     ],
 )
 def test_what_is_not_built_yet_says_what_to_use(text: str, instead: str) -> None:
@@ -56,6 +54,19 @@ def test_what_is_no_location(text: str) -> None:
     assert caught.value.code == "E-LOCATION"
     assert "not built" not in caught.value.found
     assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [("bundle.tar", "archive"), ("/a b/x.tar", "archive"), ("-", "pipe"), ("./-", "dir")]
+)
+def test_other_kinds(text: str, kind: str) -> None:
+    assert parse_location(text).kind == kind
+
+
+def test_a_pipe_is_no_store_to_ask() -> None:
+    with pytest.raises(UserInputError) as caught:
+        open_location(parse_location("-"))
+    assert caught.value.code == "E-LOCATION"
 
 
 def test_opening(tmp_path: Path) -> None:
