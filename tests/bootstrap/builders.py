@@ -49,7 +49,9 @@ def served(target: Target = TARGET, **more: Any) -> Served:
 @lru_cache(maxsize=1)
 def installed_parts() -> tuple[Part, ...]:
     """The wheels that this Python needs, made from what is installed beside envbundle."""
-    names = ["cryptography", "cffi", "packaging", "pycparser"] + (["zstandard"] if sys.version_info < (3, 14) else [])
+    names = ["cryptography", "cffi", "packaging", "pycparser"] + (
+        ["zstandard"] if sys.version_info < (3, 14) else []
+    )
     names += ["typing-extensions"] if sys.version_info < (3, 11) else []
     return tuple(
         Part(filename=str(installed_filename(name)), data=rebuild_wheel(name), origin="rebuilt")
