@@ -19,7 +19,7 @@ demo: setup ## one environment all the way: lock, sign, install, verify, and a r
 test: ## unit and property tests: what pip can install
 	@sh scripts/setup.sh test
 	@mkdir -p $(OUT)
-	$(PY) -m pytest --junitxml=$(OUT)/unit.xml $(ARGS)
+	$(PY) -m pytest -n auto --dist loadfile --junitxml=$(OUT)/unit.xml $(ARGS)
 
 e2e: ## what needs root, servers, other programs or namespaces; installs them, never skips
 	@sh scripts/setup.sh test

@@ -7,9 +7,16 @@ ssh-keygen:openssh-client
 ssh-agent:openssh-client
 sshd:openssh-server
 rsync:rsync
+docker-registry:docker-registry
+fish:fish
+zsh:zsh
 skopeo:skopeo
 ip:iproute2
 unshare:util-linux
+mount:mount
+mkfs.xfs:xfsprogs
+fish:fish
+tcsh:tcsh
 '
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 missing=

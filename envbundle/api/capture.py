@@ -1,4 +1,4 @@
-"""``capture``: a living environment becomes a manifest, overlays and, where bytes exist nowhere else, wheels."""
+"""``capture``: a living environment becomes a manifest, overlays and the wheels that exist nowhere else."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from envbundle.errors import UserInputError
 from envbundle.host.fetch import HttpFetcher
-from envbundle.host.run import run
 from envbundle.progress import SILENT, Reporter
-from envbundle.resolver.capture.run import Request
+from envbundle.resolver.capture.request import Request
 from envbundle.resolver.capture.run import capture as capture_environment
-from envbundle.resolver.solver import find_uv, uv_default_index
-from envbundle.spec.finding import Finding
 from envbundle.spec.manifest import IndexSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from envbundle.spec.finding import Finding
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureAnswer:
-    """What was captured. ``value`` is the JSON answer without findings; ``summary`` what is custom, in lines."""
+    """What was captured: ``value`` is the JSON answer without findings, ``summary`` says what is custom."""
 
     value: dict[str, Any]
     summary: tuple[str, ...]
@@ -53,9 +52,10 @@ def capture(
     """Capture the environment at ``venv`` into the folder ``out``, which must not be there yet.
 
     ``cache`` is envbundle's own. ``find_links`` and ``indexes`` (URLs) are asked before ``default_index``
-    (None: the public one). ``offline`` reaches no network; ``as_is`` compares with nothing. ``archs`` become
-    targets. ``env_files``, ``paths`` and ``pid`` (a running server) describe the surroundings; ``checks`` are
-    modules that the source is asked to import. Raises as ``envbundle.resolver.capture.run.capture``.
+    (None: the one that uv asks). ``offline`` reaches no network; ``as_is`` compares with nothing. ``archs``
+    become targets. ``env_files``, ``paths`` and ``pid`` (a running server) describe the surroundings;
+    ``checks`` are modules that the source is asked to import. Raises what
+    ``envbundle.resolver.capture.run.capture`` does.
     """
     outcome = capture_environment(
         Request(
@@ -65,8 +65,7 @@ def capture(
             fetcher=HttpFetcher(offline=offline),
             find_links=tuple(find_links),
             indexes=tuple(_index(number, url) for number, url in enumerate(indexes, 1)),
-            default_index=default_index or uv_default_index(run, find_uv()),
-            default_named=default_index is not None,
+            default_index=default_index,
             offline=offline,
             as_is=as_is,
             archs=tuple(archs),
@@ -78,12 +77,12 @@ def capture(
         reporter,
     )
     report = outcome.report
-    return CaptureAnswer(
-        value=report.to_dict(), summary=tuple(report.summary()), findings=report.findings
-    )
+    return CaptureAnswer(value=report.to_dict(), summary=tuple(report.summary()), findings=report.findings)
 
 
 def _index(number: int, url: str) -> IndexSource:
     if "://" not in url:
-        raise UserInputError("E-VALUE", f"--index {url}", expected="an https, http or file URL", found=repr(url))
+        raise UserInputError(
+            "E-VALUE", f"--index {url}", expected="an https, http or file URL", found=repr(url)
+        )
     return IndexSource(name=f"index-{number}", url=url)

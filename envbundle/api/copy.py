@@ -12,7 +12,10 @@ from envbundle.spec.finding import Finding
 from envbundle.store.bundle import parse_descriptor
 from envbundle.store.layout import DirectoryStore
 from envbundle.transfer.copy import CopyResult, copy_bundle
+from envbundle.transfer.far_store import FarStore
 from envbundle.transfer.location import Location, open_destination, open_location, opened, parse_location
+from envbundle.transfer.options import DEFAULTS, TransferOptions
+from envbundle.transfer.ssh import ssh_words
 from envbundle.transfer.stream import receive_bundles, send_bundles
 from envbundle.trust.trusted import accept, check_signatures
 
@@ -74,6 +77,10 @@ class CopyAnswer:
         }
 
 
+#: How bytes travel; made by ``transfer_options``.
+CopyOptions = TransferOptions
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipes:
     """The binary streams that ``-`` means: where an archive is read from, and where one is written to."""
@@ -91,7 +98,7 @@ def copy(
     check: bool = False,
     dry_run: bool = False,
     pipes: Pipes | None = None,
-    reporter: Reporter = SILENT,
+    options: TransferOptions = DEFAULTS,
 ) -> CopyAnswer:
     """Copy the bundles that ``target`` names (all without) between two locations; see ``copy_bundle``.
 
@@ -106,12 +113,12 @@ def copy(
             raise UserInputError(
                 "E-LOCATION", "-", expected="one pipe and one store that can be asked", found="none to ask"
             )
-        results = _through_pipe(here, there, target, pipes, judge, reporter)
+        results = _through_pipe(here, there, target, pipes, judge, options)
         return CopyAnswer(results=results, findings=tuple(findings))
     with contextlib.ExitStack() as stack:
-        store = stack.enter_context(opened(open_location(here)))
+        store = stack.enter_context(opened(open_location(here, options=options)))
         bundles = choose_bundles(store, target)
-        far = stack.enter_context(_destination(there, dry_run=dry_run))
+        far = stack.enter_context(_destination(there, dry_run, options))
         results = tuple(
             copy_bundle(
                 store,
@@ -121,7 +128,9 @@ def copy(
                 check=check,
                 dry_run=dry_run,
                 via=way(here, there),
-                reporter=reporter,
+                streams=_streams(here, there, options),
+                rate=options.rate,
+                reporter=options.reporter,
             )
             for bundle in bundles
         )
@@ -129,21 +138,35 @@ def copy(
     return CopyAnswer(results=results, findings=(*findings, *beside.findings), bootstrap=beside)
 
 
+def transfer_options(
+    *, ssh: str | None, streams: int, rate: float | None, reporter: Reporter = SILENT
+) -> TransferOptions:
+    """Return the options of a transfer; ``ssh`` is a command line to use for ssh, or None."""
+    return TransferOptions(ssh=ssh_words(ssh), streams=streams, rate=rate, reporter=reporter)
+
+
 def way(here: Location, there: Location) -> str:
     """Return the word for how bytes go between two locations."""
-    kinds = {here.kind, there.kind}
-    return next((kind for kind in ("archive",) if kind in kinds), "dir")
+    kinds = (here.kind, there.kind)
+    if kinds == ("ssh", "ssh"):
+        return "relay"
+    return next((kind for kind in ("ssh", "archive") if kind in kinds), "dir")
+
+
+def _streams(here: Location, there: Location, options: TransferOptions) -> int:
+    """Return how many blobs are under way at once: two a stream where an answer takes its time."""
+    return options.streams * (2 if "ssh" in (here.kind, there.kind) else 1)
 
 
 @contextlib.contextmanager
-def _destination(there: Location, *, dry_run: bool) -> Iterator[Store]:
-    store = open_destination(there, dry_run=dry_run)
-    try:
-        with opened(store):
+def _destination(there: Location, dry_run: bool, options: TransferOptions) -> Iterator[Store]:
+    store = open_destination(there, dry_run=dry_run, options=options)
+    with opened(store):
+        try:
             yield store
-    finally:
-        if isinstance(store, DirectoryStore):
-            store.unmake()  # a refusal before the first blob leaves no store; later ones are for resuming
+        finally:
+            if isinstance(store, (DirectoryStore, FarStore)):
+                store.unmake()  # a refusal before the first blob leaves no store; later ones are for resuming
 
 
 def _through_pipe(
@@ -152,19 +175,19 @@ def _through_pipe(
     target: str | None,
     pipes: Pipes,
     judge: Callable[[BundleRef], Descriptor],
-    reporter: Reporter,
+    options: TransferOptions,
 ) -> tuple[CopyResult, ...]:
     if there.kind == "pipe":
-        with opened(open_location(here)) as store:
+        with opened(open_location(here, options=options)) as store:
             tags = [bundle.tag for bundle in choose_bundles(store, target)]
-            return send_bundles(store, tags, pipes.destination, judge=judge, reporter=reporter)
+            return send_bundles(store, tags, pipes.destination, judge=judge, reporter=options.reporter)
 
     def wanted(stated: Descriptor) -> bool:
         names = {stated.tag, stated.content.target.name, *map(str, stated.content.target.gpus)}
         return target is None or target in names
 
-    with _destination(there, dry_run=False) as store:
-        results = receive_bundles(pipes.source, store, judge=judge, wanted=wanted, reporter=reporter)
+    with _destination(there, dry_run=False, options=options) as store:
+        results = receive_bundles(pipes.source, store, judge=judge, wanted=wanted, reporter=options.reporter)
     if not results:
         raise UserInputError("E-NO-BUNDLE", target or "-", expected="a bundle of the archive", found="none")
     return results

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from envbundle.errors import UserInputError
 from envbundle.host.files import read_bounded
+from envbundle.spec.finding import Finding
 from envbundle.spec.manifest_text import parse_manifest
 from envbundle.spec.toml_text import decode_toml
 
@@ -48,7 +49,35 @@ def open_manifest(path: Path) -> OpenManifest:
         )
     data = read_bounded(path, MAX_DOCUMENT)
     text = decode_toml(data, filename=str(path))
-    return OpenManifest(path=path, text=text, manifest=parse_manifest(text, filename=str(path)))
+    manifest = parse_manifest(text, filename=str(path))
+    _refuse_what_is_not_built(manifest, str(path))
+    return OpenManifest(path=path, text=text, manifest=manifest)
+
+
+def _refuse_what_is_not_built(manifest: Manifest, path: str) -> None:
+    """Refuse keys of the agreed manifest that no code carries out yet: silence would be a promise."""
+    tables = [("package", manifest.packages)]
+    tables += [(f"target.{spec.target.name}.package", spec.packages) for spec in manifest.targets]
+    wanted = [
+        (f"{table}.{name}.build", "build the wheel yourself and name its folder in [resolve] find-links")
+        for table, packages in tables
+        for name, policy in packages
+        if policy.build is not None
+    ]
+    if manifest.layout.interpreter == "bundled":
+        wanted.append(("layout.interpreter", 'use interpreter = "host" and a Python of that version there'))
+    if wanted:
+        raise UserInputError.of(
+            Finding(
+                code="E-NOT-BUILT",
+                severity="error",
+                subject=f"{path}: {key}",
+                expected="what this version of envbundle can do",
+                found="a key that is agreed and not carried out yet",
+                hint=hint,
+            )
+            for key, hint in wanted
+        )
 
 
 def choose_targets(manifest: Manifest, wanted: Sequence[str]) -> tuple[TargetSpec, ...]:

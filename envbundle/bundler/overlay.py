@@ -86,11 +86,8 @@ def check_listing(locked: LockedOverlay, source: FileSource) -> str:
 
 
 def _ignored(path: str) -> bool:
-    """Whether locking passes a file of the folder over: what Python writes there, and a RECORD."""
-    parts = path.split("/")
-    return "__pycache__" in parts or (
-        len(parts) == 2 and parts[0].endswith(".dist-info") and parts[1] == "RECORD"
-    )
+    """Whether locking passes a file of the folder over: what Python writes there."""
+    return "__pycache__" in path.split("/")
 
 
 def _prefix(locked: LockedOverlay, listed: set[str]) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .output import Output
 
-EXAMPLE = "envbundle capture /root/venv_sglang -o sglang --arch sm_103 --env-file /root/sglang_env.sh"
+EXAMPLE = "envbundle capture /root/venv_sglang -o sglang --arch sm_103 --env-file sglang_env.sh"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a file or folder that the target must have too, such as a model (repeatable)",
     )
     parser.add_argument(
-        "--pid", type=int, default=None, metavar="N", help="a running server: its variables, models, libraries"
+        "--pid",
+        type=int,
+        default=None,
+        metavar="N",
+        help="a running server: its variables, models, libraries",
     )
     parser.add_argument(
         "--check",
@@ -93,8 +97,9 @@ def execute(args: argparse.Namespace, out: Output) -> int:
     out.findings(answer.findings)
     sizes = answer.value["sizes"]
     out.line(
-        f"{len(answer.value['distributions'])} distributions, {human_bytes(sizes['files'])}; carried beside "
-        f"published wheels: {human_bytes(sizes['overlays'])} in overlays, {human_bytes(sizes['wheels'])} in wheels"
+        f"{len(answer.value['distributions'])} distributions, {human_bytes(sizes['files'])}; "
+        f"carried beside published wheels: {human_bytes(sizes['overlays'])} in overlays, "
+        f"{human_bytes(sizes['wheels'])} in wheels"
     )
     for line in answer.summary or ("nothing is custom: every file is a published wheel's",):
         out.line(f"  {line}")

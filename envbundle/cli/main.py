@@ -28,6 +28,8 @@ from .table import COMMANDS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .output import Output
+
 STATUSES: tuple[tuple[type[EnvbundleError], int], ...] = (
     (UserInputError, 2),
     (VerdictError, 1),
@@ -87,34 +89,58 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status; ``argv`` is without the program's name."""
-    from .output import Output
+    from .output import Output, abandon, to_stderr
 
     words = list(sys.argv[1:] if argv is None else argv)
     chosen = next((word for word in words if not word.startswith("-")), None)
     out = Output(json_mode="--json" in words, quiet="-q" in words or "--quiet" in words)
     try:
+        _attempt(words, chosen, out)
+        out.flush()
+    except OSError as fault:
+        # What was to be said did not arrive: never 0, and nothing more for the interpreter to flush.
+        abandon(sys.stdout)
+        if not isinstance(fault, BrokenPipeError):
+            to_stderr(f"standard output: {fault.strerror}")
+        return out.status or 4
+    return out.status
+
+
+def _attempt(words: Sequence[str], chosen: str | None, out: Output) -> None:
+    """Run the command and set ``out.status``; raises ``OSError`` only where its words cannot be written."""
+    try:
         args = _parser(chosen).parse_args(words)
         out.verbose = bool(args.verbose)
-        status: int = args.execute(args, out)
-        out.flush()
+        out.status = args.execute(args, out)
     except EnvbundleError as error:
+        out.status = status_of(error)
         out.failure(error)
-        return status_of(error)
     except KeyboardInterrupt:
+        out.status = INTERRUPTED
         out.say("interrupted; nothing half done was left under a final name")
-        return INTERRUPTED
     except BrokenPipeError:
-        # The reader went away: point stdout at nothing so that the interpreter's own flush stays silent.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 4
+        raise
     except OSError as fault:
+        out.status = 4
         out.failure(
             HostError("E-IO", str(fault.filename or "this machine"), found=fault.strerror or str(fault))
         )
-        return 4
-    return status
+    except SystemExit as end:  # argparse after --help and --version
+        out.status = end.code if isinstance(end.code, int) else 0
 
 
 def entry() -> NoReturn:
     """The console script."""
+    _fill_streams()
     sys.exit(main())
+
+
+def _fill_streams() -> None:
+    """Open what the caller closed of streams 0 to 2, so that no file of ours gets such a number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115

@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from envbundle.spec.finding import Finding, findings_of
 
@@ -29,6 +31,7 @@ class Output:
     def __init__(self, *, json_mode: bool = False, quiet: bool = False, verbose: bool = False) -> None:
         """``json_mode`` prints one object; ``quiet`` drops all but errors and results."""
         self.json_mode, self.quiet, self.verbose = json_mode, quiet, verbose
+        self.status = 0  # the exit status so far
         self._printed_json = False
 
     def line(self, text: str = "") -> None:
@@ -39,7 +42,7 @@ class Output:
     def say(self, text: str) -> None:
         """One line about what goes on, on standard error; nothing when quiet."""
         if not self.quiet:
-            print(text, file=sys.stderr)
+            to_stderr(text)
 
     def answer(self, value: dict[str, Any], findings: Iterable[Finding] = ()) -> None:
         """The command's JSON object; printed in JSON mode alone. ``findings`` are added to it."""
@@ -70,12 +73,12 @@ class Output:
             head = f"\x1b[{_COLOURS[severity]}m{head}\x1b[0m"
         for f in shown:
             where = f" at byte {f.offset}" if f.offset is not None else ""
-            print(f"{head}: {f.subject}{where}", file=sys.stderr)
+            to_stderr(f"{head}: {f.subject}{where}")
         if len(shown) < len(members):
-            print(f"  ... and {len(members) - len(shown)} more (-v shows all)", file=sys.stderr)
+            to_stderr(f"  ... and {len(members) - len(shown)} more (-v shows all)")
         for label, text in (("found", found), ("expected", expected), ("hint", hint)):
             if text:
-                print(f"  {label}: " + text.replace("\n", "\n    "), file=sys.stderr)
+                to_stderr(f"  {label}: " + text.replace("\n", "\n    "))
 
     def failure(self, error: EnvbundleError) -> None:
         """The end of a command that failed: its findings, in either form."""
@@ -93,6 +96,22 @@ class Output:
         if self.quiet or self.json_mode or not sys.stderr.isatty():
             return Notes(self)
         return Bars(self)
+
+
+def to_stderr(text: str, end: str = "\n") -> None:
+    """Print on standard error; that nobody can read it changes nothing about what was done."""
+    try:
+        print(text, end=end, file=sys.stderr, flush=True)
+    except OSError:
+        abandon(sys.stderr)
+
+
+def abandon(stream: TextIO) -> None:
+    """Point a stream that cannot be written at nothing, so that the interpreter's last flush stays silent."""
+    with contextlib.suppress(OSError, ValueError):
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, stream.fileno())
+        os.close(nothing)
 
 
 class Notes:
@@ -141,12 +160,12 @@ class Bars(Notes):
     def finish(self, task: str) -> None:
         """Clear the line."""
         self._tasks.pop(task, None)
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        to_stderr("\r\x1b[K", end="")
 
     def note(self, text: str) -> None:
         """A line above the progress."""
         if self._output.verbose:
-            print(f"\r\x1b[K{text}", file=sys.stderr)
+            to_stderr(f"\r\x1b[K{text}")
 
     def _draw(self, task: str, *, force: bool = False) -> None:
         now = time.monotonic()
@@ -162,7 +181,7 @@ class Bars(Notes):
             text += f", {_amount(int(done / seconds), unit)}/s"
             if total and total > done:
                 text += f", {int((total - done) * seconds / done)} s left"
-        print(f"\r\x1b[K{text[:110]}", end="", file=sys.stderr, flush=True)
+        to_stderr(f"\r\x1b[K{text[:110]}", end="")
 
 
 def _amount(count: int, unit: str) -> str:
@@ -190,6 +209,4 @@ def show_bootstrap(answer: BootstrapAnswer, out: Output) -> None:
 
 
 def _no_color() -> bool:
-    import os
-
     return bool(os.environ.get("NO_COLOR"))

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "gc": ("gc", "remove old generations of a prefix, or unused blobs of a store"),
     "receipt": ("receipt", "print the receipt of an installed environment"),
     "history": ("history", "show who installed and rolled back what under a prefix"),
+    "diff": ("diff", "compare environments, locks, bundles and receipts"),
     "explain": ("explain", "explain a code such as E-ARCH-NONE"),
     "demo": ("demo", "run the main job on a small example and show it"),
 }

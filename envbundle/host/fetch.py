@@ -158,7 +158,7 @@ class HttpFetcher:
         """Bring ``part`` to its end and check it; a part that does not hold is removed."""
         shown = public_url(url)
         try:
-            if size is None or _size_of(part) < size:
+            if size is None or _size_of(part) < size or not part.exists():
                 self._download(url, part, limit=size if size is not None else MAX_ARTIFACT, reporter=reporter)
             check_file(part, shown, sha256=sha256, size=size)
         except IntegrityError:

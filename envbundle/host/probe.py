@@ -117,13 +117,17 @@ class Interpreter:
 class Volume:
     """Free space of the file system that a path is or would be on.
 
-    ``free`` is in bytes; ``inodes`` is None where the file system has no such limit.
+    ``free`` is in bytes; ``inodes`` is None where the file system has no such limit. ``writable`` says
+    whether this user may make something in ``path``, the nearest part that is there.
     """
 
     path: str
     free: int
     inodes: int | None
     device: int
+    read_only: bool = False
+    noexec: bool = False
+    writable: bool = True
 
 
 def devices(runner: Runner) -> Devices:
@@ -301,6 +305,9 @@ def volume(path: Path) -> Volume:
         free=status.f_bavail * status.f_frsize,
         inodes=status.f_favail if status.f_files else None,
         device=device,
+        read_only=bool(status.f_flag & os.ST_RDONLY),
+        noexec=bool(status.f_flag & os.ST_NOEXEC),
+        writable=os.access(place, os.W_OK | os.X_OK),
     )
 
 

@@ -278,13 +278,13 @@ class Tree:
         finally:
             os.close(fd)
 
-    def walk(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Yield every path that is no folder, with its status, in the order of path components.
+    def walk(self, top: str = "") -> Iterator[tuple[str, os.stat_result]]:
+        """Yield every path below ``top`` that is no folder, with its status, in the order of path components.
 
         Links are yielded and never followed. Names that are no UTF-8 come as the file system encoding has
         them (surrogate escapes). Raises ``HostError``.
         """
-        pending = [""]
+        pending = [top]
         while pending:
             folder = pending.pop()
             found: list[str] = []

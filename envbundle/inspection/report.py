@@ -35,10 +35,10 @@ def inspect_json(
     then gaps are no findings. Asked for by name, what a file lacks is a warning that says why.
     """
     asked = archs is not None
-    chosen = tuple(DEFAULT_ARCHS if archs is None else archs)
+    judge = _Judge(tuple(DEFAULT_ARCHS if archs is None else archs), driver)
     rows, findings = [], []
     for scan in files:
-        judgements = [judge_file(scan, arch, driver=driver) for arch in chosen]
+        judgements = judge.all(scan)
         rows.append(_file(scan, judgements))
         findings += _once(judgements)
         if asked:
@@ -46,13 +46,34 @@ def inspect_json(
             findings += [gap for gap in gaps if gap is not None]
     sums = []
     for name, version, scans in distributions:
-        every = list(scans)
+        every = [judge.all(scan) for scan in scans]
         verdicts = {
-            str(arch): sum_distribution(judge_file(scan, arch, driver=driver) for scan in every).summary()
-            for arch in chosen
+            str(arch): sum_distribution(judgements[number] for judgements in every).summary()
+            for number, arch in enumerate(judge.archs)
         }
         sums.append({"name": name, "version": version, "verdicts": verdicts})
     return {"files": rows, "distributions": sums, "findings": [finding.to_dict() for finding in findings]}
+
+
+class _Judge:
+    """Judges each scan for all architectures; files that hold the same are judged once.
+
+    A library of kernels has 16,000 cubins of a handful of kinds.
+    """
+
+    def __init__(self, archs: tuple[Arch, ...], driver: str | None) -> None:
+        self.archs, self._driver = archs, driver
+        self._known: dict[tuple[object, ...], list[Judgement]] = {}
+
+    def all(self, scan: FileScan) -> list[Judgement]:
+        """Return the judgements in the order of the architectures; ``path`` may be that of a twin."""
+        if scan.findings or self._driver is not None:  # their findings name the file
+            return [judge_file(scan, arch, driver=self._driver) for arch in self.archs]
+        key = (scan.kind, scan.groups, scan.lost)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = [judge_file(scan, arch) for arch in self.archs]
+        return known
 
 
 def describe(scan: FileScan) -> str:

@@ -126,7 +126,7 @@ def _csh(prefix: str, title: str, environment: Mapping[str, str]) -> str:
     for name, value in sorted(environment.items()):
         old = f"_ENVBUNDLE_OLD_{name}"
         back += f'unsetenv {name}; test $?{old} != 0 && setenv {name} "${old}:q" && unset {old}; '
-        forth += f'if ($?{name}) set {old}="${name}:q"\nsetenv {name} {quoting.csh(value)}\n'
+        forth += f'if ($?{name}) then\n    set {old}="${name}:q"\nendif\nsetenv {name} {quoting.csh(value)}\n'
     return f"""# Written by envbundle. Source it; "deactivate" gives the shell back.
 
 if ($?VIRTUAL_ENV) then

@@ -15,26 +15,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import envbundle
-from envbundle.errors import EnvbundleError, HostError, IntegrityError
+from envbundle.errors import EnvbundleError, HostError
 from envbundle.host.files import atomic_write, host_errors
 from envbundle.host.processes import users_of
 from envbundle.host.run import run
 from envbundle.host.tree import Tree, remove_tree
 from envbundle.progress import SILENT
-from envbundle.spec.digest import Digest
 from envbundle.spec.finding import Finding
 from envbundle.spec.receipt import Receipt
-from envbundle.store.read import parse_layer, read_plain
+from envbundle.store.read import read_plain
 from envbundle.trust.policy import check_serial
 
 from . import checks as checking
 from . import generations as gens
 from . import journal
 from .facts import gather
+from .kept import read_layers, reusable
 from .layout import DESCRIPTOR, LAYERS, LOCK, MANIFEST, RECEIPT, SIGNATURES, STAGE, Prefix
 from .options import InstallResult
 from .plan import plan as make_plan
-from .preflight import judge, refuse
+from .preflight import foreign, judge, refuse
 from .reuse import OldGeneration, Reuser, open_generation
 from .staging import Stage
 from .values import check_values
@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     from .layout import GenerationName
     from .options import InstallOptions
     from .plan import Plan
+
+
+CHECKS = "run checks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +95,11 @@ def check_install(
     """
     check_values(trusted.descriptor.content)
     prefix = Prefix.of(options.prefix)
-    layers = _read_layers(trusted.descriptor, store, prefix)
+    layers = read_layers(trusted.descriptor, store, prefix)
     content = trusted.descriptor.content
     facts = _gather(prefix, trusted.descriptor, options, runner)
-    return tuple(judge(content, make_plan(content, layers), facts, options))
+    reused = reusable(trusted.descriptor, prefix, options)
+    return tuple(judge(content, make_plan(content, layers), facts, options, reused=reused))
 
 
 def install(
@@ -117,12 +121,10 @@ def install(
     prefix = Prefix.of(options.prefix)
     descriptor = trusted.descriptor
     content = descriptor.content
-    layers = _read_layers(descriptor, store, prefix)
+    layers = read_layers(descriptor, store, prefix)
     plan = make_plan(content, layers)
     facts = _gather(prefix, descriptor, options, runner)
-    live = gens.live_name(prefix) if facts.state == "ours" else None
-    unchanged = live is not None and live.endswith(f"-{descriptor.content_id.short}")
-    findings = judge(content, plan, facts, options, reused=plan.bytes if unchanged else 0)
+    findings = judge(content, plan, facts, options, reused=reusable(descriptor, prefix, options))
     refuse(findings)
     job = _Job(
         trusted=trusted,
@@ -148,40 +150,11 @@ def _gather(prefix: Prefix, descriptor: Descriptor, options: InstallOptions, run
     return gather(prefix, target.python, target.machine, interpreter=given, runner=runner)
 
 
-def _read_layers(descriptor: Descriptor, store: Store, prefix: Prefix) -> list[Layer]:
-    """Return the layers, from lists that a generation kept where there is one, else from the store."""
-    kept = (
-        [prefix.home / name / LAYERS for name in reversed(gens.names(prefix))] if prefix.home.is_dir() else []
-    )
-    layers = []
-    for ref in descriptor.content.layers:
-        data = next(
-            (found for folder in kept if (found := _kept_list(folder, ref.list.hex, ref.list_size))), None
-        )
-        if data is not None:
-            try:
-                layers.append(parse_layer(data, descriptor, ref))
-                continue
-            except IntegrityError:
-                pass  # changed on this disk: the store has the right one
-        layers.append(parse_layer(read_plain(store, descriptor, ref.list), descriptor, ref))
-    return layers
-
-
-def _kept_list(folder: Path, name: str, size: int) -> bytes | None:
-    path = folder / f"{name}.json"
-    try:
-        if path.stat().st_size != size:
-            return None
-        data = path.read_bytes()
-    except OSError:
-        return None
-    return data if Digest.of(data).hex == name else None
-
-
 def _install(job: _Job) -> InstallResult:
     """Do it, under the prefix's lock."""
     prefix, content = job.prefix, job.descriptor.content
+    if gens.state_of(prefix) == "foreign":  # since preflight looked
+        refuse([foreign(str(prefix.path))])
     gens.clean(prefix)
     serial_key = f"{content.name}/{content.target.name}"
     serial = check_serial(
@@ -201,15 +174,12 @@ def _install(job: _Job) -> InstallResult:
     if serial is not None:
         journal.record_serial(prefix, serial_key, serial)
     if name != before:
-        gens.switch(
-            prefix,
-            name,
-            "install",
-            now=job.now,
-            detail=f"{content.name} {content.version} {content.target.name}, {job.trusted.trust.status}",
-            content_id=str(receipt.content_id),
-            bundle_id=str(job.trusted.id),
-        )
+        try:
+            _switch(job, name)
+        except EnvbundleError:
+            if status == "installed":
+                gens.remove_generation(prefix, name)
+            raise
     return InstallResult(
         status=status,
         bundle_id=job.trusted.id,
@@ -223,6 +193,19 @@ def _install(job: _Job) -> InstallResult:
         checks=receipt.checks,
         findings=receipt.findings if status == "installed" else job.findings,
         users=_users(prefix, before, name),
+    )
+
+
+def _switch(job: _Job, name: str) -> None:
+    content = job.descriptor.content
+    gens.switch(
+        job.prefix,
+        name,
+        "install",
+        now=job.now,
+        detail=f"{content.name} {content.version} {content.target.name}, {job.trusted.trust.status}",
+        content_id=str(job.descriptor.content_id),
+        bundle_id=str(job.trusted.id),
     )
 
 
@@ -347,7 +330,9 @@ def _check(job: _Job, generation: Path) -> tuple[Any, ...]:
         return ()
     if job.trusted.trust.status == "unsigned" and not job.options.run_checks:
         return ()
+    job.reporter.start(CHECKS, total=len(content.checks), unit="checks")
     results = checking.run_checks(generation, content.checks, content.environment, runner=job.runner)
+    job.reporter.finish(CHECKS)
     checking.require_passed(results)
     return results
 

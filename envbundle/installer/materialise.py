@@ -11,13 +11,16 @@
 from __future__ import annotations
 
 import os
-import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from envbundle.errors import IntegrityError
-from envbundle.store.read import read_plain
+from envbundle.store.codec import decode_unhashed
+from envbundle.store.protocol import MAX_BLOB
+from envbundle.store.read import blob_of, read_plain
+
+from .rooms import Rooms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -50,7 +53,7 @@ class Materialiser:
     ) -> None:
         self._store, self._descriptor, self._tree = store, descriptor, tree
         self._workers = workers or min(4, os.cpu_count() or 1)
-        self._budget = _Budget(BUDGET)
+        self._rooms = Rooms(BUDGET)
 
     def write(
         self,
@@ -90,7 +93,7 @@ class Materialiser:
     def _write_group(
         self, group: Sequence[Sequence[Wanted]], done: Callable[[Wanted, Written], None]
     ) -> None:
-        with self._tree.again() as tree, _Chunk(self._store, self._descriptor, self._budget) as chunk:
+        with self._tree.again() as tree, _Chunk(self._store, self._descriptor, self._rooms) as chunk:
             for same in group:
                 for start in range(0, len(same), _OPEN_AT_ONCE):
                     self._write_same(tree, chunk, same[start : start + _OPEN_AT_ONCE], done)
@@ -161,51 +164,38 @@ def _groups(layer: Layer, files: Sequence[Wanted]) -> Iterator[list[list[Wanted]
 class _Chunk:
     """The one decoded chunk that a group of files is being cut from."""
 
-    def __init__(self, store: Store, descriptor: Descriptor, budget: _Budget) -> None:
-        self._store, self._descriptor, self._budget = store, descriptor, budget
+    def __init__(self, store: Store, descriptor: Descriptor, rooms: Rooms) -> None:
+        self._store, self._descriptor, self._rooms = store, descriptor, rooms
         self._digest: Digest | None = None
         self._data = memoryview(b"")
-        self._held = 0
+        self._room = bytearray()
+        self._stored = 0
 
     def part(self, segment: Segment) -> memoryview:
-        """Return the bytes of a segment."""
+        """Return the bytes of a segment, good until the next call; whoever writes them hashes them."""
         if segment.chunk != self._digest:
             self._drop()
-            blob = self._descriptor.blobs.get(segment.chunk)
-            size = 0 if blob is None else blob.size + blob.plain_size
-            self._budget.take(size)
-            self._held = size
-            plain = read_plain(self._store, self._descriptor, segment.chunk, hashed=False)
-            self._data = memoryview(plain)  # each file cut from it is hashed as it is written
+            blob = blob_of(self._descriptor, segment.chunk)
+            self._stored = blob.size
+            self._room = self._rooms.take(
+                0 if blob.encoding == "raw" else min(blob.plain_size, MAX_BLOB), self._stored
+            )
+            self._data = decode_unhashed(self._store.read(blob.blob, blob.size), blob, self._room)
+            if blob.encoding != "raw":
+                self._rooms.give(self._stored)
+                self._stored = 0
             self._digest = segment.chunk
         return self._data[segment.offset : segment.offset + segment.length]
 
     def _drop(self) -> None:
         self._data = memoryview(b"")
         self._digest = None
-        self._budget.give(self._held)
-        self._held = 0
+        room, self._room = self._room, bytearray()
+        stored, self._stored = self._stored, 0
+        self._rooms.give(stored, room)
 
     def __enter__(self) -> _Chunk:  # noqa: PYI034 - typing.Self is Python 3.11's
         return self
 
     def __exit__(self, *_: object) -> None:
         self._drop()
-
-
-class _Budget:
-    """Bytes that threads may hold together; one that wants more than all of it gets it when alone."""
-
-    def __init__(self, size: int) -> None:
-        self._size, self._used = size, 0
-        self._change = threading.Condition()
-
-    def take(self, size: int) -> None:
-        with self._change:
-            self._change.wait_for(lambda: self._used == 0 or self._used + size <= self._size)
-            self._used += size
-
-    def give(self, size: int) -> None:
-        with self._change:
-            self._used -= size
-            self._change.notify_all()

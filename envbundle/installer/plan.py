@@ -77,6 +77,15 @@ def plan(content: Content, layers: Sequence[Layer]) -> Plan:
     return Plan(python=python, places=places, claims=installed)
 
 
+def is_shared(content: Content, index: int) -> bool:
+    """Say whether a layer's files may be hard links: a published wheel that nothing was laid over."""
+    ref = content.layers[index]
+    patched = any(
+        other.kind == "overlay" and other.distribution == ref.distribution for other in content.layers
+    )
+    return ref.kind == "distribution" and ref.origin == "published" and not patched
+
+
 def _unprovided(path: str, claimed: Sequence[int], layers: Sequence[Layer]) -> IntegrityError:
     names = sorted({layers[index].distribution for index in claimed})
     return IntegrityError(
@@ -125,6 +134,8 @@ def _check_way(path: str, link: str, places: dict[str, tuple[int, LayerEntry]]) 
     way = path.split("/")[:-1]
     for part in link.split("/")[:-1]:
         if part == "..":
+            if not way:
+                raise _refused(path, "a link that stays inside", ascii(link)[:200])
             way.pop()
         elif part not in ("", "."):
             way.append(part)

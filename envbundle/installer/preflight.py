@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from envbundle.errors import EnvbundleError, HostError, IntegrityError, UserInputError, VerdictError
 from envbundle.host import probe
 from envbundle.host.probe import read_version
+from envbundle.inspection.cuda import CUDA_OF_ISA, cuda_of_driver
 from envbundle.spec.finding import Finding, findings_of
 from envbundle.spec.prefix import check_prefix
 
@@ -37,6 +38,7 @@ _HOST = frozenset(
         "E-PREFIX-FOREIGN",
         "E-READ-ONLY",
         "E-PERMISSION",
+        "E-NOEXEC",
         "E-NOT-FOUND",
         "E-HOST-PYTHON",
         "E-CASE",
@@ -56,13 +58,13 @@ def judge(
 ) -> list[Finding]:
     """Return every finding about installing ``content`` on this machine; ``reused`` bytes need no space."""
     return [
-        *_prefix(content, facts, options),
+        *_prefix(content, facts),
         *_environment(content),
         *_devices(content, facts, options),
         *_driver(content, facts),
         *_system(content, facts),
         *_interpreter(content, facts),
-        *_space(plan, facts, options, reused),
+        *_volume(plan, facts, options, reused),
         *_case(plan, facts),
         *invariants(content, facts),
     ]
@@ -89,9 +91,9 @@ def _class_of(code: str) -> type[EnvbundleError]:
     return UserInputError if code in _USER else VerdictError
 
 
-def _prefix(content: Content, facts: HostFacts, options: InstallOptions) -> Iterator[Finding]:
+def _prefix(content: Content, facts: HostFacts) -> Iterator[Finding]:
     try:
-        plain = check_prefix(str(options.prefix))
+        plain = check_prefix(str(facts.prefix.path))
         check_prefix(str(facts.prefix.home))
     except EnvbundleError as fault:
         yield from findings_of(fault)
@@ -107,14 +109,28 @@ def _prefix(content: Content, facts: HostFacts, options: InstallOptions) -> Iter
             hint='install it there, or pack it with layout.mode = "relocatable"',
         )
     if facts.state == "foreign":
+        yield foreign(plain)
+    if content.layout.get("interpreter") == "bundled":
         yield Finding(
-            code="E-PREFIX-FOREIGN",
+            code="E-INTERPRETER-BUNDLED",
             severity="error",
-            subject=plain,
-            expected="nothing there, or an environment that envbundle installed",
-            found="something else at the prefix or at its .generations",
-            hint="move it away or choose another prefix",
+            subject="layout.interpreter",
+            expected='"host"',
+            found='"bundled"',
+            hint="this version installs no interpreter: pack with the target's own",
         )
+
+
+def foreign(prefix: str) -> Finding:
+    """Return the finding about a prefix that is not ours."""
+    return Finding(
+        code="E-PREFIX-FOREIGN",
+        severity="error",
+        subject=prefix,
+        expected="nothing there, or an environment that envbundle installed",
+        found="something else at the prefix or at its .generations",
+        hint="move it away or choose another prefix",
+    )
 
 
 def _environment(content: Content) -> Iterator[Finding]:
@@ -159,9 +175,9 @@ def _devices(content: Content, facts: HostFacts, options: InstallOptions) -> Ite
 def _driver(content: Content, facts: HostFacts) -> Iterator[Finding]:
     have = facts.devices.driver
     floors = {floor for floor in (content.target.driver, content.requires.get("driver")) if floor}
-    if have is None or not floors:
+    if have is None:
         return
-    floor = max(floors, key=read_version)
+    floor = max(floors, key=read_version, default="0")
     if read_version(have) < read_version(floor):
         yield Finding(
             code="E-DRIVER",
@@ -170,6 +186,29 @@ def _driver(content: Content, facts: HostFacts) -> Iterator[Finding]:
             expected=f"{floor} or newer",
             found=have + (f", which runs CUDA up to {facts.devices.cuda}" if facts.devices.cuda else ""),
             hint="update the driver, or pack for the driver that is there",
+        )
+    yield from _ptx(content, facts, have)
+
+
+def _ptx(content: Content, facts: HostFacts, driver: str) -> Iterator[Finding]:
+    """Hold the newest PTX that some GPU code of the bundle hangs on against what the driver compiles."""
+    stated = content.requires.get("ptx-isa")
+    if stated is None or not content.target.gpus:
+        return
+    isa = read_version(stated)[:2]
+    needed = CUDA_OF_ISA.get((isa[0], isa[-1] if len(isa) > 1 else 0))
+    try:
+        have = read_version(facts.devices.cuda) if facts.devices.cuda else cuda_of_driver(driver)
+    except EnvbundleError:
+        have = (0, 0)  # older than any driver that is known
+    if needed is not None and have < needed:
+        yield Finding(
+            code="E-PTX-DRIVER",
+            severity="error",
+            subject="NVIDIA driver",
+            expected=f"one that compiles PTX ISA {stated}, as CUDA {needed[0]}.{needed[1]} brings it",
+            found=f"{driver}, which runs CUDA up to {have[0]}.{have[1]}",
+            hint="update the driver: some GPU code of the bundle is PTX alone",
         )
 
 
@@ -219,12 +258,30 @@ def needs(plan: Plan, *, compile_sources: bool) -> tuple[int, int]:
     return size, inodes
 
 
-def _space(plan: Plan, facts: HostFacts, options: InstallOptions, reused: int) -> Iterator[Finding]:
+def _volume(plan: Plan, facts: HostFacts, options: InstallOptions, reused: int) -> Iterator[Finding]:
     try:
         volume = probe.volume(facts.prefix.home)
     except HostError as fault:
         yield from findings_of(fault)
         return
+    if volume.read_only or not volume.writable:
+        yield Finding(
+            code="E-READ-ONLY" if volume.read_only else "E-PERMISSION",
+            severity="error",
+            subject=volume.path,
+            expected="a folder that this user may write in",
+            found="a read-only file system" if volume.read_only else "no permission",
+            hint="choose another prefix, or install as a user that may",
+        )
+    if volume.noexec:
+        yield Finding(
+            code="E-NOEXEC",
+            severity="error",
+            subject=volume.path,
+            expected="a file system that programs and libraries may be loaded from",
+            found="one mounted noexec",
+            hint="mount it with exec, or choose a prefix on another volume",
+        )
     size, inodes = needs(plan, compile_sources=options.compile)
     size = max(size - reused, 0)
     if volume.free < size:

@@ -19,6 +19,7 @@ from .bytecode import bytecode_path, compile_sources, read_bytecode
 from .fixers import FIXERS, LATE, Place, Subject, fixer_of
 from .layout import site_packages
 from .materialise import Materialiser, Wanted, check_written
+from .plan import is_shared
 from .venv import Skeleton, write_own
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Stage:
             if entry.type == "symlink":
                 self.tree.symlink(path, entry.link)
                 self._note(InstalledFile(path=path, type="symlink", link=entry.link, source=index))
-            elif entry.type == "file" and entry.inline is None:
+            elif entry.type == "file" and entry.inline is None and fixer_of(entry) not in LATE:
                 by_layer.setdefault(index, []).append(
                     Wanted(path=path, entry=entry, mode=self._mode(index, entry))
                 )
@@ -99,9 +100,8 @@ class Stage:
         self.reporter.finish(WRITE)
 
     def _reuse(self, index: int, wanted: Wanted) -> bool:
-        if fixer_of(wanted.entry):
-            return False
-        written = self.reuser.take(self._content.layers[index].list, wanted, link=self._is_shared(index))
+        link = is_shared(self._content, index) and not fixer_of(wanted.entry)
+        written = self.reuser.take(self._content.layers[index].list, wanted, link=link)
         if written is None:
             return False
         self._note(_installed(wanted.path, wanted.mode, written, index))
@@ -113,18 +113,9 @@ class Stage:
         self.written_bytes += written.size
         self.reporter.advance(WRITE, written.size)
 
-    def _is_shared(self, index: int) -> bool:
-        """Say whether a layer's files may be hard links: a published wheel that nothing was laid over."""
-        ref = self._content.layers[index]
-        patched = any(
-            other.kind == "overlay" and other.distribution == ref.distribution
-            for other in self._content.layers
-        )
-        return ref.kind == "distribution" and ref.origin == "published" and not patched
-
     def _mode(self, index: int, entry: LayerEntry) -> int:
         mode = 0o755 if entry.scheme == "scripts" else entry.mode
-        shared = self.options.reuse == "auto" and self._is_shared(index) and not fixer_of(entry)
+        shared = self.options.reuse == "auto" and is_shared(self._content, index) and not fixer_of(entry)
         return mode & 0o555 if shared else mode
 
     # --- envbundle's own files

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _LIST_LIMIT = 1 << 30
 _DOCUMENT = re.compile(
     re.escape(RECEIPT_FOLDER)
-    + r"/(receipt\.json|descriptor\.json|pylock\.toml|envbundle\.toml"
+    + r"/(?:receipt\.json|descriptor\.json|pylock\.toml|envbundle\.toml"
     + r"|layers/[0-9a-f]{64}\.json|signatures/[0-9]+\.sig)"
 )
 
@@ -200,6 +200,10 @@ def _check_chain(tree: Tree, receipt: Receipt) -> list[Finding]:
             held = Digest.of(tree.read(path, _LIST_LIMIT))
             if held != digest:
                 return [_broken(path, str(digest), str(held))]
+        lists = {f"{LAYERS}/{ref.list.hex}.json" for ref in content.layers}
+        for path, _ in tree.walk(LAYERS):
+            if path not in lists:
+                return [_broken(path, "the list of a layer of the bundle", "another")]
         layers = []
         for ref in content.layers:
             path = f"{LAYERS}/{ref.list.hex}.json"

@@ -20,6 +20,7 @@ from envbundle.spec.finding import Finding, errors_in, findings_of
 from envbundle.spec.lock import Lock, LockedPackage, LockedWheel
 from envbundle.spec.manifest_document import manifest_digest
 
+from .capture.origin import read_origin
 from .gather import Gatherer
 from .host_needs import compilers, host_needs, torch_cuda
 from .judge import Request, judge_distribution, source_gpus
@@ -307,6 +308,7 @@ class _Locking:
                 path=path,
                 index=None if index is None else _without_credentials(index),
             ),
+            origin=read_origin(one.artifact.path),
         )
 
     def _place(self, url: str) -> tuple[str | None, str | None]:

@@ -73,7 +73,8 @@ def read_overlay(
     removes = _removed(overlay, site, prefix)
     if overlay.mode == "replace":
         own_info = any(_is_metadata(path) for path in placed)
-        removes |= {path for path in site if path not in placed and (own_info or not _is_metadata(path))}
+        kept = {path for path in site if _is_record(path) or (_is_metadata(path) and not own_info)}
+        removes |= set(site) - set(placed) - kept
     both = sorted(removes & set(placed))
     if both:
         raise UserInputError(
@@ -130,6 +131,11 @@ def _is_metadata(path: str) -> bool:
     return path.split("/", maxsplit=1)[0].endswith(".dist-info")
 
 
+def _is_record(path: str) -> bool:
+    """Whether a path is RECORD, which installing writes anew and without which nobody owns the files."""
+    return _is_metadata(path) and path.endswith(".dist-info/RECORD")
+
+
 def _check_pin(overlay: Overlay, scan: WheelScan) -> None:
     if overlay.base is not None and not SpecifierSet(f"=={overlay.base}").contains(
         scan.version, prereleases=True
@@ -177,7 +183,7 @@ def _read_folder(source: FileSource, overlay: Overlay, python: str) -> dict[str,
             impure.append(
                 _finding("E-OVERLAY-NOT-PURE", subject, f"pure Python for {python}", why, _impure_hint(why))
             )
-        if _is_metadata(file.path) and file.path.endswith("/RECORD"):
+        if _is_record(file.path):
             raise UserInputError(
                 "E-OVERLAY-FILE",
                 subject,
@@ -233,6 +239,11 @@ def _removed(overlay: Overlay, site: Mapping[str, Member], prefix: str) -> set[s
             named = {
                 name for name in site if name == candidate or name.startswith(candidate.rstrip("/") + "/")
             }
+            if named and any(map(_is_record, named)):
+                subject = f"{overlay.path}: {path}"
+                hint = "installing writes a truthful one: name the files themselves"
+                wrong.append(_finding("E-OVERLAY-REMOVE", subject, "RECORD to stay", "its removal", hint))
+                break
             if named:
                 removes |= named
                 break

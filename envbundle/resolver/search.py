@@ -4,6 +4,9 @@
   distribution at most ``max_tries`` versions are fetched and refused.
 * An exact pin, a direct reference and a version fixed by a hash are never moved: they refuse.
 * With ``complete`` no solver is asked: every pin is looked up, and the wheel chosen by the target's tags.
+* Looked at first is what was asked for by name, then the rest, small wheels first; after a refusal the rest
+  waits: the next round may well want other versions of it, and most of it is large (``complete`` looks at
+  everything, once).
 * A refusal names every version that was tried and what it lacked.
 """
 
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
@@ -92,7 +96,7 @@ class Search:
             if moved is not None:
                 question = moved
                 continue
-            chosen, findings = self._look(answer.candidates)
+            chosen, findings = self._look(answer.candidates, hasty=True)
             unfit = [one for one in chosen if not one.judgement.fits]
             if errors_in(findings):
                 findings = (*findings, *account.gaps(unfit))
@@ -140,26 +144,39 @@ class Search:
 
     # --- looking at bytes
 
-    def _look(self, candidates: Iterable[Candidate]) -> tuple[list[Chosen], tuple[Finding, ...]]:
-        """Fetch, scan and judge each candidate; findings are about those without a wheel for the target."""
-        chosen, findings = [], []
-        hashes = {one.name: one.hashes for one in self.asked.requirements if one.hashes}
-        for candidate in candidates:
+    def _look(
+        self, candidates: Iterable[Candidate], *, hasty: bool = False
+    ) -> tuple[list[Chosen], tuple[Finding, ...]]:
+        """Fetch, scan and judge each candidate; findings are about those without a wheel for the target.
+
+        With ``hasty`` what was not asked for by name is left out once something is refused.
+        """
+        found: dict[int, Chosen] = {}
+        findings: list[Finding] = []
+        asked = {one.name for one in self.asked.requirements}
+        wheels = [(number, one, self._wheel_of(one)) for number, one in enumerate(candidates)]
+        if hasty:
+            wheels.sort(key=lambda row: (row[1].name not in asked, _cost(row[2]), row[0]))
+        for number, candidate, wheel in wheels:
+            refused = bool(findings) or not all(one.judgement.fits for one in found.values())
+            if hasty and refused and candidate.name not in asked:
+                break
             key = (candidate.name, candidate.version)
+            if wheel is None:
+                findings.append(no_wheel(candidate.name, candidate.version, candidate.wheels, self.target))
+                continue
             if key not in self._looked or candidate.direct:
-                allowed = hashes.get(candidate.name, ())
-                wheels = [
-                    w for w in candidate.wheels if not allowed or w.sha256 is None or w.sha256 in allowed
-                ]
-                wheel = choose(wheels, self.target)
-                if wheel is None:
-                    findings.append(
-                        no_wheel(candidate.name, candidate.version, candidate.wheels, self.target)
-                    )
-                    continue
                 self._looked[key] = self._open(candidate, wheel)
-            chosen.append(self._looked[key])
-        return chosen, tuple(findings)
+            found[number] = self._looked[key]
+        return [found[number] for number in sorted(found)], tuple(findings)
+
+    def _wheel_of(self, candidate: Candidate) -> CandidateWheel | None:
+        """Return the wheel of a candidate that serves the target and any hashes asked for."""
+        allowed = {
+            digest for one in self.asked.requirements if one.name == candidate.name for digest in one.hashes
+        }
+        wheels = [w for w in candidate.wheels if not allowed or w.sha256 is None or w.sha256 in allowed]
+        return choose(wheels, self.target)
 
     def _open(self, candidate: Candidate, wheel: CandidateWheel) -> Chosen:
         self.reporter.note(f"{self.target.name}: looking at {wheel.filename}")
@@ -275,6 +292,13 @@ class Search:
             if candidate.index is None or candidate.index.rstrip("/") != public_url(wanted).rstrip("/"):
                 more.append(candidate.name)
         return replace(question, requirements=(*question.requirements, *more)) if more else None
+
+
+def _cost(wheel: CandidateWheel | None) -> float:
+    """Return the bytes that looking at a wheel may fetch: none of a local one, of an unknown one the most."""
+    if wheel is None or urlsplit(wheel.url).scheme == "file":
+        return 0
+    return float("inf") if wheel.size is None else wheel.size
 
 
 def _warnings(chosen: Iterable[Chosen]) -> Iterable[Finding]:

@@ -39,6 +39,7 @@ class _Binding(Protocol):
 
     def compress(self, plain: bytes, level: int, long: bool) -> bytes: ...
     def decompress(self, stored: bytes, size: int) -> bytes: ...
+    def decompress_into(self, stored: bytes, room: memoryview) -> bytes | memoryview: ...
 
 
 def codec_line(level: int) -> str:
@@ -65,29 +66,43 @@ def encode(plain: bytes, *, level: int, long: bool) -> tuple[bytes, Encoding]:
     return bytes(plain), "raw"
 
 
-def decode(stored: bytes, blob: Blob, plain: Digest, *, hashed: bool = True) -> bytes:
+def decode(stored: bytes, blob: Blob, plain: Digest) -> bytes:
     """Return the plain bytes of ``stored``, which ``Store.read`` has found to be ``blob.blob``.
 
     ``blob`` is what the descriptor says of it, ``plain`` the digest that must come out. Raises
     ``IntegrityError``: E-BLOB-BOUND where sizes or window pass the bounds, E-BLOB-DECODE where the frame is
-    not the one frame it should be, E-PLAIN-HASH where other bytes come out. Without ``hashed`` they are not
-    hashed: for callers that hold every byte they use against another digest of the descriptor. Thread-safe.
+    not the one frame it should be, E-PLAIN-HASH where other bytes come out. Thread-safe.
     """
+    data = _opened(stored, blob, None)
+    # Raw bytes have been hashed already: by the store, as the blob that they are.
+    found = blob.blob if blob.encoding == "raw" else Digest.of(data)
+    if found != plain:
+        raise _fault("E-PLAIN-HASH", blob, str(plain), str(found))
+    return bytes(data)
+
+
+def decode_unhashed(stored: bytes, blob: Blob, room: bytearray) -> memoryview:
+    """Return the plain bytes of ``stored``, in ``room`` where they had to be decompressed.
+
+    For callers that hold every byte they use against another digest of the descriptor. ``room`` has at least
+    ``blob.plain_size`` bytes; used again and again it costs no fresh pages, which for gigabytes is as much
+    as the decoding. Raises as ``decode``, but for E-PLAIN-HASH.
+    """
+    return memoryview(_opened(stored, blob, room))
+
+
+def _opened(stored: bytes, blob: Blob, room: bytearray | None) -> bytes | memoryview:
     if blob.plain_size > MAX_BLOB or blob.size > MAX_BLOB:
         raise _fault(
             "E-BLOB-BOUND", blob, f"at most {MAX_BLOB} bytes", f"{max(blob.plain_size, blob.size)} bytes"
         )
-    data = stored if blob.encoding == "raw" else _decompress(stored, blob)
+    data = stored if blob.encoding == "raw" else _decompress(stored, blob, room)
     if len(data) != blob.plain_size:
         raise _fault("E-BLOB-DECODE", blob, f"{blob.plain_size} plain bytes", f"{len(data)} bytes")
-    # Raw bytes have been hashed already: by the store, as the blob that they are.
-    found = blob.blob if blob.encoding == "raw" else Digest.of(data) if hashed else plain
-    if found != plain:
-        raise _fault("E-PLAIN-HASH", blob, str(plain), str(found))
     return data
 
 
-def _decompress(stored: bytes, blob: Blob) -> bytes:
+def _decompress(stored: bytes, blob: Blob, room: bytearray | None) -> bytes | memoryview:
     try:
         frame = read_frame(stored)
     except FrameError as fault:
@@ -100,7 +115,9 @@ def _decompress(stored: bytes, blob: Blob) -> bytes:
         raise _fault(
             "E-BLOB-BOUND", blob, f"a window of at most {MAX_WINDOW} bytes", f"{frame.window_size} bytes"
         )
-    return _binding().decompress(stored, blob.plain_size)
+    if room is None:
+        return _binding().decompress(stored, blob.plain_size)
+    return _binding().decompress_into(stored, memoryview(room)[: blob.plain_size])
 
 
 def _fault(code: str, blob: Blob, expected: str, found: str) -> IntegrityError:
@@ -150,14 +167,30 @@ class _Zstandard:
         return stored
 
     def decompress(self, stored: bytes, size: int) -> bytes:
-        kept = self._local.__dict__
-        if "decompressor" not in kept:
-            kept["decompressor"] = self._module.ZstdDecompressor(max_window_size=MAX_WINDOW)
         try:
-            plain: bytes = kept["decompressor"].decompress(stored, max_output_size=size)
+            plain: bytes = self._decompressor().decompress(stored, max_output_size=size)
         except self._module.ZstdError as fault:
             raise _damaged(fault) from fault
         return plain
+
+    def decompress_into(self, stored: bytes, room: memoryview) -> memoryview:
+        done = 0
+        try:
+            # With room for the whole frame libzstd decompresses straight into it.
+            with self._decompressor().stream_reader(stored) as reader:
+                while done < len(room) and (count := reader.readinto(room[done:])):
+                    done += count
+                if reader.read(1):
+                    raise _damaged(EOFError("more bytes than the frame states"))
+        except self._module.ZstdError as fault:
+            raise _damaged(fault) from fault
+        return room[:done]
+
+    def _decompressor(self) -> Any:
+        kept = self._local.__dict__
+        if "decompressor" not in kept:
+            kept["decompressor"] = self._module.ZstdDecompressor(max_window_size=MAX_WINDOW)
+        return kept["decompressor"]
 
 
 class _Stdlib:
@@ -187,6 +220,9 @@ class _Stdlib:
         if not context.eof or context.unused_data:
             raise _damaged(EOFError("the frame does not end where it should"))
         return plain
+
+    def decompress_into(self, stored: bytes, room: memoryview) -> bytes:
+        return self.decompress(stored, len(room))  # it fills no buffer of others
 
 
 def _damaged(fault: Exception) -> IntegrityError:

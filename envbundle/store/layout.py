@@ -61,7 +61,11 @@ class DirectoryStore:
         self._made: Literal["", "content", "folder"] = ""
         self._lock = threading.Lock()
         if create:
-            self._create()
+            try:
+                self._create()
+            except HostError:
+                self.unmake()
+                raise
         elif not self.path.is_dir():
             raise HostError(
                 "E-NOT-FOUND", self.name, expected="a store", found="no folder", hint="check the path"
@@ -191,18 +195,21 @@ class DirectoryStore:
         """Remove what this object's ``create`` made, if the store holds no blob, tag or anything else."""
         if not self._made:
             return
-        try:
-            with self.alone():
-                if any(self.blobs()) or self.tags() or self.extras() or self.leftovers():
-                    return
-                for name in (INDEX_FILE, LAYOUT_FILE):
-                    (self.path / name).unlink()
-                for name in ("blobs", INCOMING):
-                    remove_tree(self.path / name)
-                if self._made == "folder":
-                    self.path.rmdir()
-        except (EnvbundleError, OSError):  # somebody writes there, or it is damaged: not ours to remove
-            return
+        with contextlib.suppress(EnvbundleError, OSError), contextlib.ExitStack() as entered:
+            try:
+                entered.enter_context(self.alone())
+            except HostError as fault:
+                if fault.code == "E-STORE-BUSY":
+                    return  # and where there is no room for a lock file, nobody else can have one
+            index = self.path / INDEX_FILE
+            if any(self.blobs()) or self.extras() or self.leftovers() or (index.exists() and self.tags()):
+                return
+            for name in (INDEX_FILE, LAYOUT_FILE):
+                (self.path / name).unlink(missing_ok=True)
+            for name in ("blobs", INCOMING):
+                remove_tree(self.path / name)
+            if self._made == "folder":
+                self.path.rmdir()
 
     def tags(self) -> tuple[TagEntry, ...]:
         """See ``Store.tags``."""

@@ -15,26 +15,30 @@ from .codec import decode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from envbundle.spec.descriptor import Descriptor, LayerRef
+    from envbundle.spec.descriptor import Blob, Descriptor, LayerRef
     from envbundle.spec.digest import Digest
 
     from .protocol import Store
 
 
-def read_plain(store: Store, descriptor: Descriptor, plain: Digest, *, hashed: bool = True) -> bytes:
+def read_plain(store: Store, descriptor: Descriptor, plain: Digest) -> bytes:
     """Return the bytes whose digest is ``plain``; every hash and bound on the way is checked.
-
-    ``hashed``: see ``decode``; the stored bytes are hashed in any case.
 
     Raises ``IntegrityError``: E-BLOB-UNNAMED if the descriptor maps no blob to it, and those of
     ``Store.read`` and ``codec.decode``.
     """
+    blob = blob_of(descriptor, plain)
+    return decode(store.read(blob.blob, blob.size), blob, plain)
+
+
+def blob_of(descriptor: Descriptor, plain: Digest) -> Blob:
+    """Return the blob that holds the bytes whose digest is ``plain``; raises E-BLOB-UNNAMED."""
     blob = descriptor.blobs.get(plain)
     if blob is None:
         raise IntegrityError(
             "E-BLOB-UNNAMED", str(plain), expected="a blob named by the descriptor", found="none"
         )
-    return decode(store.read(blob.blob, blob.size), blob, plain, hashed=hashed)
+    return blob
 
 
 def read_ahead(

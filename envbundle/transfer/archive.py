@@ -24,15 +24,18 @@ from envbundle.host.files import host_error, host_errors, sync_folder
 from envbundle.spec.canonical import canonical
 from envbundle.spec.digest import Digest
 from envbundle.store.blob import check_blob, check_extra_name, missing_blob, wrong_size
-from envbundle.store.oci import INDEX_FILE, LAYOUT, LAYOUT_FILE, MAX_INDEX, ImageIndex, parse_document
+from envbundle.store.oci import INDEX_FILE, LAYOUT, LAYOUT_FILE, MAX_INDEX, ImageIndex
 from envbundle.store.protocol import MAX_BLOB
 
+from .index import parse_layout
 from .tar import BLOCK, END, Member, check_extended, cut, member_header, padding, parse_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from envbundle.store.oci import TagEntry
+
+    from .options import TransferOptions
 
 BLOBS = "blobs/sha256/"
 _STEP = 1024 * 1024
@@ -47,7 +50,7 @@ class Place:
     size: int
 
 
-def open_archive(path: str, create: bool) -> ArchiveStore:
+def open_archive(path: str, create: bool, _options: TransferOptions) -> ArchiveStore:
     """Return the store in the tar file ``path`` (``~`` is the home folder); raises ``HostError``."""
     return ArchiveStore(Path(path).expanduser(), create=create)
 
@@ -99,7 +102,7 @@ class ArchiveStore:
         elif not path.parent.is_dir():
             raise HostError("E-NOT-FOUND", str(path.parent), expected="a folder", found="none")
         if self._documents:
-            self._index = self._stored_index()
+            self._index = parse_layout({name: self._document(name) for name in (LAYOUT_FILE, INDEX_FILE)})
         if create and self._part_path.exists():
             self._begin()
 
@@ -266,12 +269,6 @@ class ArchiveStore:
                 found="none",
             )
         return self._pread(place, MAX_INDEX + 1)
-
-    def _stored_index(self) -> ImageIndex:
-        value = parse_document(self._document(LAYOUT_FILE), LAYOUT_FILE, "E-STORE-LAYOUT", MAX_INDEX)
-        if not isinstance(value, dict) or value.get("imageLayoutVersion") != LAYOUT["imageLayoutVersion"]:
-            raise FormatError("E-STORE-LAYOUT", LAYOUT_FILE, expected=str(LAYOUT), found=str(value)[:100])
-        return ImageIndex.from_bytes(self._document(INDEX_FILE))
 
     def extras(self) -> tuple[str, ...]:
         """See ``Store.extras``."""

@@ -12,6 +12,8 @@ Resume is running it again: there is no state but the blobs under their final na
 from __future__ import annotations
 
 import contextlib
+import threading
+import time
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,7 +25,7 @@ from envbundle.store.bundle import BundleRef, check_bundle, commit_bundle, parse
 from .plan import CopyPlan, plan_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from envbundle.spec.descriptor import Descriptor
     from envbundle.spec.digest import Digest
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 TASK = "copy"
 #: Left free at the destination beyond the blobs: folders, index, and what others write meanwhile.
 SPARE_BYTES = 16 * 1024 * 1024
+#: Blobs under way at once have at most this many bytes together: a relay needs little memory.
+MAX_IN_FLIGHT = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,7 @@ def copy_bundle(
     check: bool = False,
     dry_run: bool = False,
     streams: int = 2,
+    rate: float | None = None,
     via: str = "dir",
     reporter: Reporter = SILENT,
 ) -> CopyResult:
@@ -78,6 +83,7 @@ def copy_bundle(
 
     ``judge`` returns the descriptor of the bundle it is given or raises ``TrustError``; where signers are
     known on this machine it asks ``envbundle.trust``. ``check`` hashes what the destination has already.
+    ``streams`` blobs are under way at once, of 64 MiB together; ``rate`` limits the bytes a second.
     Raises ``UserInputError`` (E-NO-BUNDLE), ``TrustError``, ``IntegrityError``, ``HostError`` (E-SPACE).
     Signatures that the destination has of the same descriptor are kept.
     """
@@ -89,7 +95,7 @@ def copy_bundle(
         _check_space(plan, destination)
         if not dry_run:
             reporter.start(TASK, total=plan.send_bytes)
-            _send(plan, source, destination, streams, reporter)
+            _send(plan, source, destination, streams, reporter, Pace(rate))
             commit_bundle(destination, descriptor, ref.signatures, keep=True)
             reporter.finish(TASK)
     return CopyResult(
@@ -115,12 +121,22 @@ def _check_space(plan: CopyPlan, destination: Store) -> None:
         )
 
 
-def _send(plan: CopyPlan, source: Store, destination: Store, streams: int, reporter: Reporter) -> None:
+def _send(
+    plan: CopyPlan, source: Store, destination: Store, streams: int, reporter: Reporter, pace: Pace
+) -> None:
+    room = _Room(MAX_IN_FLIGHT)
+    keep = getattr(destination, "put_checked", None)  # spares hashing here what was hashed when it was read
+
     def send(digest: Digest, size: int) -> None:
-        data = source.read(digest, size)
-        if digest in plan.damaged:
-            destination.remove(digest)
-        destination.put(data)
+        with room.taken(size):
+            data = source.read(digest, size)
+            if digest in plan.damaged:
+                destination.remove(digest)
+            pace.wait_for(size)
+            if keep is None:
+                destination.put(data)
+            else:
+                keep(digest, data)
         reporter.advance(TASK, size)
 
     with ThreadPoolExecutor(max(1, streams), thread_name_prefix="envbundle-copy") as pool:
@@ -133,3 +149,43 @@ def _send(plan: CopyPlan, source: Store, destination: Store, streams: int, repor
     for future in sending:
         if not future.cancelled():
             future.result()
+
+
+class _Room:
+    """Bounds the bytes that are in memory at once; a blob larger than the bound goes alone."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = self._left = limit
+        self._changed = threading.Condition()
+
+    @contextlib.contextmanager
+    def taken(self, size: int) -> Iterator[None]:
+        """Hold room for ``size`` bytes."""
+        share = min(size, self._limit)
+        with self._changed:
+            self._changed.wait_for(lambda: self._left >= share)
+            self._left -= share
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._left += share
+                self._changed.notify_all()
+
+
+class Pace:
+    """Lets at most ``rate`` bytes a second go (None: as many as go), over the whole run."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._rate = rate
+        self._next = 0.0
+        self._lock = threading.Lock()
+
+    def wait_for(self, size: int) -> None:
+        """Return when ``size`` more bytes may begin."""
+        if self._rate is None:
+            return
+        with self._lock:
+            begin = max(self._next, time.monotonic())
+            self._next = begin + size / self._rate
+        time.sleep(max(0.0, begin - time.monotonic()))

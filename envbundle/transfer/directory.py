@@ -10,7 +10,9 @@ from envbundle.store.layout import DirectoryStore
 if TYPE_CHECKING:
     from envbundle.store.protocol import Store
 
+    from .options import TransferOptions
 
-def open_directory(path: str, create: bool) -> Store:
+
+def open_directory(path: str, create: bool, _options: TransferOptions) -> Store:
     """Return the store in the folder ``path`` (``~`` is the home folder); raises ``HostError``."""
     return DirectoryStore(Path(path).expanduser(), create=create)

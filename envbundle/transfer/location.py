@@ -2,8 +2,9 @@
 
 * ``folder`` or ``./folder``, ``dir:folder``: an OCI image layout in a directory.
 * ``file.tar``: the same in one file; ``-``: such a file through a pipe, which ``copy`` alone can take.
-* ``ssh://``, ``https://`` and ``oci://`` are known words whose transports are not built yet: each is refused
-  with what to use instead.
+* ``ssh://[user@]host[:port]/path``: a folder of another host.
+* ``https://`` and ``oci://`` are known words whose transports are not built yet: each is refused with what to
+  use instead.
 
 A new transport is one module beside ``directory.py`` and one line in ``TRANSPORTS``.
 """
@@ -20,6 +21,8 @@ from envbundle.store.memory import MemoryStore
 
 from .archive import open_archive
 from .directory import open_directory
+from .options import DEFAULTS, TransferOptions
+from .ssh import open_ssh, parse_ssh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,11 +43,13 @@ class Location:
 
 
 #: Opens the store at a location's path; with True it may be created.
-TRANSPORTS: dict[str, Callable[[str, bool], Store]] = {"dir": open_directory, "archive": open_archive}
+TRANSPORTS: dict[str, Callable[[str, bool, TransferOptions], Store]] = {
+    "dir": open_directory,
+    "archive": open_archive,
+    "ssh": open_ssh,
+}
 
-_DIRECT = "copy to a folder and carry that: `envbundle copy SRC DIR`, then rsync or scp -r of DIR"
 _NOT_BUILT: dict[str, str] = {
-    "ssh": f"{_DIRECT} to the host, then `envbundle verify DIR` there",
     "http": "download the store's folder (`wget -r -np`), then name the folder",
     "https": "download the store's folder (`wget -r -np`), then name the folder",
     "oci": "`skopeo copy docker://REGISTRY/REPO:TAG oci:DIR:TAG`, then name DIR",
@@ -63,6 +68,9 @@ def parse_location(text: str) -> Location:
     scheme = _SCHEME.match(text)
     if scheme:
         name = scheme[1].lower()
+        if name == "ssh":
+            parse_ssh(text[scheme.end() :])
+            return Location(kind="ssh", path=text[scheme.end() :], text=text)
         if name in _NOT_BUILT:
             raise _not_built(text, name)
         raise _refused(text, "a folder, ssh://, https:// or oci://", f"the unknown scheme {name}://")
@@ -80,7 +88,7 @@ def parse_location(text: str) -> Location:
     return Location(kind="dir", path=text, text=text)
 
 
-def open_location(location: Location, *, create: bool = False) -> Store:
+def open_location(location: Location, *, create: bool = False, options: TransferOptions = DEFAULTS) -> Store:
     """Return the store at ``location``; with ``create`` it may come to be. Raises as its transport does.
 
     Where it has a ``close``, what was written to it can be seen by others after that call: see ``opened``.
@@ -89,7 +97,7 @@ def open_location(location: Location, *, create: bool = False) -> Store:
         raise _refused(
             "-", "a store that can be asked", "a pipe", "copy it to a folder first: envbundle copy - DIR"
         )
-    return TRANSPORTS[location.kind](location.path, create)
+    return TRANSPORTS[location.kind](location.path, create, options)
 
 
 @contextlib.contextmanager
@@ -107,10 +115,10 @@ def opened(store: Store) -> Iterator[Store]:
         close()
 
 
-def open_destination(location: Location, *, dry_run: bool) -> Store:
+def open_destination(location: Location, *, dry_run: bool, options: TransferOptions = DEFAULTS) -> Store:
     """Return the store to copy to, made where it is missing; with ``dry_run`` an empty one stands in."""
     try:
-        return open_location(location, create=not dry_run)
+        return open_location(location, create=not dry_run, options=options)
     except HostError as fault:
         if dry_run and fault.code in ("E-NOT-FOUND", "E-NOT-A-STORE"):
             return MemoryStore(location.text)

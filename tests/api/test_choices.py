@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from envbundle.api.settings import choose_targets
+from envbundle.api.settings import choose_targets, open_manifest
 from envbundle.api.trust import TrustChoice, policy_of
 from envbundle.api.verify import verify
 from envbundle.errors import UserInputError
@@ -70,3 +70,31 @@ def test_verifying_nothing(tmp_path: Path) -> None:
         with pytest.raises(UserInputError) as caught:
             verify(place, trust=TrustChoice())
         assert caught.value.code == "E-NOTHING-TO-VERIFY"
+
+
+def test_keys_that_nothing_carries_out_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "envbundle.toml"
+    path.write_text(
+        """
+[bundle]
+name = "x"
+version = "1"
+python = "3.12"
+[resolve]
+requirements = ["a==1"]
+[target.sm_103]
+gpu = "sm_103"
+platform = "x86_64-manylinux_2_39"
+[target.sm_103.package.a.build]
+source = "src/a"
+[layout]
+interpreter = "bundled"
+"""
+    )
+    with pytest.raises(UserInputError) as caught:
+        open_manifest(path)
+    assert {finding.code for finding in caught.value.findings} == {"E-NOT-BUILT"}
+    assert [finding.subject for finding in caught.value.findings] == [
+        f"{path}: target.sm_103.package.a.build",
+        f"{path}: layout.interpreter",
+    ]

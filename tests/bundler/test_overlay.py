@@ -90,8 +90,12 @@ def test_modes_come_from_the_lock(tmp_path: Path) -> None:
 def test_what_python_leaves_in_the_folder_does_not_matter(tmp_path: Path) -> None:
     world = World(tmp_path)
     first = world.pack()
-    write_files(world.root, {"demo/__pycache__/a.cpython-312.pyc": b"x", "demo-1.0.dist-info/RECORD": b"x"})
+    write_files(world.root, {"demo/__pycache__/a.cpython-312.pyc": b"x"})
     assert world.pack().descriptor == first.descriptor
+    write_files(world.root, {"demo-1.0.dist-info/RECORD": b"x"})  # which lock refuses
+    with pytest.raises(VerdictError) as caught:
+        world.pack()
+    assert caught.value.code == "E-OVERLAY-CHANGED"
 
 
 @pytest.mark.parametrize("cached", [False, True], ids=["first pack", "reused layer"])

@@ -152,14 +152,14 @@ class Case:
 
     def run(self, *words: str | Path, **env: str) -> Ran:
         """Run ``envbundle WORDS --json``; anything but one JSON object on standard output is a fault."""
-        out, err = io.StringIO(), io.StringIO()
+        out, err = _Stream(), _Stream()
         surroundings = (_environment({**self.env, **env}), _folder(self.folder))
         caught = (contextlib.redirect_stdout(out), contextlib.redirect_stderr(err))
         with surroundings[0], surroundings[1], caught[0], caught[1]:
             status = main([*map(str, words), "--json"])
-        assert "Traceback" not in err.getvalue(), err.getvalue()
-        assert out.getvalue().count("\n") == 1, out.getvalue() + err.getvalue()
-        return Ran(status, json.loads(out.getvalue()), err.getvalue())
+        assert "Traceback" not in err.text, err.text
+        assert out.text.count("\n") == 1, out.text + err.text
+        return Ran(status, json.loads(out.text), err.text)
 
     def ok(self, *words: str | Path, **env: str) -> Ran:
         """Run a command line that must end 0."""
@@ -202,6 +202,18 @@ class Case:
     def listing(self) -> dict[str, tuple[int, str]]:
         """Return mode and content of everything below the root, the cache left out."""
         return listing(self.root, without="cache")
+
+
+class _Stream(io.TextIOWrapper):
+    """A standard stream that bytes can be written to as well."""
+
+    def __init__(self) -> None:
+        self._bytes = io.BytesIO()
+        super().__init__(self._bytes, encoding="utf-8", write_through=True)
+
+    @property
+    def text(self) -> str:
+        return self._bytes.getvalue().decode()
 
 
 def listing(root: Path, *, without: str = "") -> dict[str, tuple[int, str]]:

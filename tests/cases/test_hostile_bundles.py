@@ -19,7 +19,6 @@ from .kit import PLATFORM, PYTHON, SITE, Case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")

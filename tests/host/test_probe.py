@@ -56,15 +56,14 @@ def test_this_interpreter_is_found() -> None:
     assert "/.venv/" not in found.path
 
 
-@pytest.mark.parametrize(
-    "path",
-    sorted(Path.home().glob(".pyenv/versions/3.1[0-9].*/bin/python")),
-    ids=lambda p: p.parent.parent.name,
-)
-def test_other_interpreters(path: Path) -> None:
+OTHERS = [Path(sys.executable), *sorted(Path.home().glob(".pyenv/versions/3.1[0-9].*/bin/python"))]
+
+
+@pytest.mark.parametrize("path", OTHERS, ids=lambda path: path.parent.parent.name)
+def test_interpreters_say_what_they_are(path: Path) -> None:
     found = probe.ask_interpreter(path, run)
     assert found is not None
-    assert found.version == path.parent.parent.name
+    assert f"Python {found.version}" in run([path, "--version"]).text
     assert found.abi == "cpython-" + "".join(found.version.split(".")[:2])
 
 

@@ -1,6 +1,6 @@
 """Contained writing: nothing in a path leads outside, whatever stands in the tree."""
 
-# ruff: noqa: PTH208 - paths here are text
+
 from __future__ import annotations
 
 import hashlib

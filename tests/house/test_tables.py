@@ -77,6 +77,7 @@ FOLDERS: dict[str, str] = {
     "installer/invariants": "",
     "transfer/locations": "",
 }
+PARTS = {"resolver/capture"}  # folders that are one subject in several files
 PRESENT = [
     folder for folder in FOLDERS if (PACKAGE / folder).is_dir() and list((PACKAGE / folder).glob("[a-z]*.py"))
 ]
@@ -129,4 +130,4 @@ def test_no_folder_of_cases_was_forgotten() -> None:
         for path in module_files()
         if len(path.relative_to(PACKAGE).parts) > 2
     }
-    assert deeper - set(FOLDERS) == set()
+    assert deeper - set(FOLDERS) - PARTS == set()

@@ -23,7 +23,7 @@ MACHINE_PATHS = re.compile(
 )
 HOME_PATHS = re.compile(r"(?<![\w.-])/(?:ro" + r"ot|ho" + r"me/\w+)/[\w.-]+")
 # Published examples of a prefix on a server are fine; a checkout, a cache or an interpreter there is not.
-EXAMPLE_HOMES = re.compile(r"/root/(?:venv|env|bundles?|models?)[\w.-]*|/home/(?:me|you|user|dev|build)/")
+EXAMPLE_HOMES = re.compile(r"/root/(?!\.)\w*(?:env|bundle|model)[\w.-]*|/home/(?:me|you|user|dev|build)/")
 REGISTRY_HOSTS = re.compile(
     r"\b(?:"
     + "|".join(["files\\.python" + "hosted\\.org", "arti" + "factory", "nex" + "us\\.", "pypi\\.mir" + "ror"])

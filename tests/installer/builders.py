@@ -1,6 +1,6 @@
 """Small true bundles, made by the text of docs/format.md and not by the bundler."""
 
-# ruff: noqa: PTH113, PTH114, PTH115, PTH118, PTH123 - paths here are text
+
 from __future__ import annotations
 
 import os
@@ -56,6 +56,7 @@ class Dist:
     executable: tuple[str, ...] = ()
     origin: str = "published"
     record: bool = True
+    roles: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def info(self) -> str:
@@ -92,7 +93,7 @@ class Packer:
     ) -> Layer:
         """Pack ``files`` (scheme paths): small ones into one chunk, those above ``piece`` cut into pieces."""
         found = list(entries)
-        executable = more.pop("executable", ())
+        executable, roles = more.pop("executable", ()), more.pop("roles", {})
         small = {path: data for path, data in sorted(files.items()) if 0 < len(data) < piece}
         together = b"".join(small.values())
         chunks: dict[Digest, int] = {}
@@ -113,7 +114,12 @@ class Packer:
             mode = 0o755 if path in executable else 0o644
             found.append(
                 LayerEntry(
-                    path=path, mode=mode, size=len(data), sha256=Digest.of(data), segments=tuple(segments)
+                    path=path,
+                    role=roles.get(path, "file"),
+                    mode=mode,
+                    size=len(data),
+                    sha256=Digest.of(data),
+                    segments=tuple(segments),
                 )
             )
         return Layer(entries=sort_entries(found), chunks=tuple(chunks.items()), **more)
@@ -152,6 +158,7 @@ def pack_dist(packer: Packer, dist: Dist, piece: int) -> tuple[Layer, str]:
         entries,
         piece=piece,
         executable=tuple(map(scheme_path, dist.executable)),
+        roles=dist.roles,
         kind="distribution",
         distribution=dist.name,
         version=dist.version,

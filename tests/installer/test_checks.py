@@ -51,7 +51,7 @@ def test_checks_see_the_environment_that_will_be(tmp_path: Path) -> None:
         {**DENIED, "run": ["sh", "-c", "say && app"]},
     )
     given = bundle(*sample_items("one"), SAY, checks=checks, environment={"GREETING": "it's me"})
-    result = install(*given, InstallOptions(prefix=prefix), now=NOW)
+    result = install(*given, InstallOptions(prefix=prefix, compile=False), now=NOW)
     real = os.path.realpath(prefix)
     assert [(c.name, c.ok) for c in result.checks] == [
         ("import app, lib", True),
@@ -80,10 +80,10 @@ def test_a_failing_check_leaves_the_old_environment(
     prefix = tmp_path / "env"
     given = bundle(*sample_items("two"), SAY, checks=(check,), version="2")
     with pytest.raises(VerdictError) as caught:
-        install(*given, InstallOptions(prefix=prefix), now=NOW)
+        install(*given, InstallOptions(prefix=prefix, compile=False), now=NOW)
     assert (caught.value.code, said in caught.value.found) == ("E-CHECK", True), caught.value
     assert listing(tmp_path) == {}
-    install(*bundle(*sample_items("one")), InstallOptions(prefix=prefix), now=NOW)
+    install(*bundle(*sample_items("one")), InstallOptions(prefix=prefix, compile=False), now=NOW)
     with pytest.raises(VerdictError):
         install(*given, InstallOptions(prefix=prefix), now=LATER)
     assert output(prefix / "bin/app").startswith("one ")
@@ -94,7 +94,7 @@ def test_a_failing_check_leaves_the_old_environment(
 def test_nothing_of_an_unsigned_bundle_runs_unasked(tmp_path: Path) -> None:
     prefix = tmp_path / "env"
     given = bundle(*sample_items("one"), SAY, checks=({**DENIED, "import": ["failing"]},), unsigned=True)
-    result = install(*given, InstallOptions(prefix=prefix), now=NOW)
+    result = install(*given, InstallOptions(prefix=prefix, compile=False), now=NOW)
     assert (result.checks, result.receipt.trust) == ((), "unsigned")
     assert "W-UNSIGNED" in {finding.code for finding in result.receipt.findings}
     with pytest.raises(VerdictError):
@@ -104,7 +104,7 @@ def test_nothing_of_an_unsigned_bundle_runs_unasked(tmp_path: Path) -> None:
 def test_what_a_check_leaves_is_removed_and_told(tmp_path: Path) -> None:
     prefix = tmp_path / "env"
     given = bundle(SAY, checks=({**DENIED, "import": ["writing"]},))
-    result = install(*given, InstallOptions(prefix=prefix), now=NOW)
+    result = install(*given, InstallOptions(prefix=prefix, compile=False), now=NOW)
     assert [f.subject for f in result.findings if f.code == "W-CHECK-WROTE"] == [f"{SITE}/left.txt"]
     assert verify_environment(prefix, runner=run).ok
 
@@ -112,7 +112,7 @@ def test_what_a_check_leaves_is_removed_and_told(tmp_path: Path) -> None:
 def test_a_check_that_changes_the_environment_is_refused(tmp_path: Path) -> None:
     given = bundle(SAY, checks=({**DENIED, "import": ["breaking"]},))
     with pytest.raises(IntegrityError) as caught:
-        install(*given, InstallOptions(prefix=tmp_path / "env"), now=NOW)
+        install(*given, InstallOptions(prefix=tmp_path / "env", compile=False), now=NOW)
     assert caught.value.code == "E-STAGE"
     assert listing(tmp_path) == {}
 

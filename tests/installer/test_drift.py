@@ -1,6 +1,6 @@
 """verify PREFIX: set equality both ways, and the record itself (B77)."""
 
-# ruff: noqa: PTH115 - paths here are text
+
 from __future__ import annotations
 
 import json

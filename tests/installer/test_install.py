@@ -1,6 +1,6 @@
 """The plain path: install, use, verify, upgrade, roll back."""
 
-# ruff: noqa: PTH121 - paths here are text
+
 from __future__ import annotations
 
 import os

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -11,16 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from envbundle.errors import VerdictError
+from envbundle.errors import HostError, VerdictError
 from envbundle.host import probe
+from envbundle.host.run import run
 from envbundle.installer.install import check_install, install
 from envbundle.installer.invariants import INVARIANTS
+from envbundle.installer.kept import read_layers
+from envbundle.installer.layout import Prefix
 from envbundle.installer.options import InstallOptions
+from envbundle.installer.plan import plan
 from envbundle.installer.preflight import needs
+from envbundle.installer.verify import verify_environment
+from envbundle.spec.digest import Digest
 from envbundle.spec.invariants import KINDS
 from envbundle.spec.target import Arch
 
-from .builders import NOW, Dist, bundle, listing, sample_items, with_target
+from .builders import NOW, SITE, Dist, bundle, listing, sample_items, with_target
 
 if TYPE_CHECKING:
     from envbundle.spec.finding import Finding
@@ -128,17 +135,23 @@ def test_b14_the_driver_s_floor(tmp_path: Path, tools: Path, floor: str, ok: boo
             assert "580.159.04" in found["E-DRIVER"].found
 
 
+@pytest.mark.parametrize(("isa", "ok"), [("8.7", True), ("9.0", True), ("9.1", False)])
+def test_b13_ptx_newer_than_the_driver(tmp_path: Path, tools: Path, isa: str, ok: bool) -> None:
+    smi(tools, H200)
+    found = findings(tmp_path, target=SM90, requires={"ptx-isa": isa})
+    assert list(found) == ([] if ok else ["E-PTX-DRIVER"])
+    smi(tools, H200, header="")  # the driver's branch says the same
+    assert list(findings(tmp_path, target=SM90, requires={"ptx-isa": isa})) == list(found)
+    assert findings(tmp_path, requires={"ptx-isa": "9.1"}) == {}
+
+
 def test_glibc_that_bytes_need(tmp_path: Path) -> None:
     assert "E-GLIBC" in findings(tmp_path, requires={"glibc": "2.99"})
 
 
 def test_space_counts_bytes_and_inodes() -> None:
-    from envbundle.installer.install import _read_layers
-    from envbundle.installer.layout import Prefix
-    from envbundle.installer.plan import plan
-
     trusted, store = bundle(Dist(name="d", files={f"d/{n}.py": "x" * 1000 for n in range(50)}, record=False))
-    layers = _read_layers(trusted.descriptor, store, Prefix.of("/nowhere/env"))
+    layers = read_layers(trusted.descriptor, store, Prefix.of("/nowhere/env"))
     made = plan(trusted.descriptor.content, layers)
     bytes_with, inodes_with = needs(made, compile_sources=True)
     bytes_without, inodes_without = needs(made, compile_sources=False)
@@ -150,9 +163,6 @@ def test_space_counts_bytes_and_inodes() -> None:
 @pytest.mark.e2e
 @pytest.mark.parametrize(("option", "code"), [("size=8m", "E-SPACE"), ("nr_inodes=40", "E-INODES")])
 def test_b66_a_small_volume(tmp_path: Path, option: str, code: str) -> None:
-    from envbundle.errors import HostError
-    from envbundle.host.run import run
-
     volume = tmp_path / "volume"
     volume.mkdir()
     mounted = run(["mount", "-t", "tmpfs", "-o", option, "none", volume])
@@ -167,6 +177,78 @@ def test_b66_a_small_volume(tmp_path: Path, option: str, code: str) -> None:
         assert list(volume.iterdir()) == []
     finally:
         run(["umount", volume])
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(("option", "code"), [("ro", "E-READ-ONLY"), ("noexec", "E-NOEXEC")])
+def test_a_volume_that_cannot_hold_programs(tmp_path: Path, option: str, code: str) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    assert run(["mount", "-t", "tmpfs", "-o", option, "none", volume]).status == 0
+    try:
+        with pytest.raises(HostError) as caught:
+            install(*bundle(*sample_items("one")), InstallOptions(prefix=volume / "env"), now=NOW)
+        assert caught.value.code == code
+        assert list(volume.iterdir()) == []
+    finally:
+        run(["umount", volume])
+
+
+class Filling:
+    """A reporter that fills a folder's volume when files are being written."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def start(self, task: str, *, total: int | None = None, unit: str = "bytes") -> None:  # noqa: ARG002
+        if task != "write files":
+            return
+        with (self.folder / "filler").open("wb") as stream, contextlib.suppress(OSError):
+            while True:
+                stream.write(bytes(1 << 16))
+                stream.flush()
+
+    def advance(self, task: str, amount: int = 1) -> None: ...
+    def finish(self, task: str) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
+@pytest.mark.e2e
+def test_b66_the_disk_is_full_half_way(tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    assert run(["mount", "-t", "tmpfs", "-o", "size=30m", "none", volume]).status == 0
+    try:
+        prefix = volume / "env"
+        install(*bundle(*sample_items("one")), InstallOptions(prefix=prefix), now=NOW)
+        before = listing(volume)
+        big = Dist(name="big", files={f"big{n}.bin": os.urandom(1 << 18) for n in range(20)})
+        given = bundle(*sample_items("two"), big)
+        with pytest.raises(HostError) as caught:
+            install(*given, InstallOptions(prefix=prefix), reporter=Filling(volume), now=NOW)
+        assert caught.value.code == "E-SPACE"
+        (volume / "filler").unlink()
+        after = listing(volume)
+        assert {path: row for path, row in after.items() if not path.endswith("/lock")} == {
+            path: row for path, row in before.items() if not path.endswith("/lock")
+        }
+        assert verify_environment(prefix).ok
+        assert install(*given, InstallOptions(prefix=prefix), now=NOW).status == "installed"
+    finally:
+        run(["umount", volume])
+
+
+def test_b42_twins_are_refused_where_names_fold(tmp_path: Path) -> None:
+    twins = bundle(Dist(name="d", files={"d/Foo.py": "x = 1\n", "d/foo.py": "x = 2\n"}))
+    assert check_install(*twins, InstallOptions(prefix=tmp_path / "env")) == ()
+    (tmp_path / "Name").touch()
+    os.link(tmp_path / "Name", tmp_path / "nAME")  # what a folding volume looks like
+    before = listing(tmp_path)
+    with pytest.raises(HostError) as caught:
+        install(*twins, InstallOptions(prefix=tmp_path / "env"), now=NOW)
+    assert caught.value.code == "E-CASE"
+    assert caught.value.subject == f"{SITE}/d/Foo.py / {SITE}/d/foo.py"
+    assert listing(tmp_path) == before
 
 
 def test_every_kind_of_invariant_has_its_check() -> None:
@@ -273,8 +355,6 @@ def test_models(tmp_path: Path) -> None:
     (model / "x.incomplete").touch()
     assert invariant(tmp_path, "model", path=str(model)) == ["E-MODEL: an unfinished one"]
     (model / "x.incomplete").unlink()
-    from envbundle.spec.digest import Digest
-
     right = {"model-2.safetensors": str(Digest.of(data))}
     assert invariant(tmp_path, "model", path=str(model), digests=right) == []
     wrong = {"model-2.safetensors": str(Digest.of(b""))}

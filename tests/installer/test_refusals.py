@@ -1,6 +1,6 @@
 """What is refused leaves nothing behind: damaged bytes, bundles that contradict themselves, wrong places."""
 
-# ruff: noqa: PTH115, PTH119, PTH208 - paths here are text
+
 from __future__ import annotations
 
 import json

@@ -1,6 +1,6 @@
 """Scripts run, wherever they are installed: B22, B23, B25, B26, B28, and what a trampoline must keep."""
 
-# ruff: noqa: PTH208 - paths here are text
+
 from __future__ import annotations
 
 import os
@@ -46,7 +46,7 @@ def test_b23_first_lines_are_counted_in_bytes(tmp_path: Path, line: int) -> None
         entry_points={"point": "m:main"},
         scripts={"carried": f"#!python\n{ASK}"},
     )
-    install(*bundle(dist), InstallOptions(prefix=prefix), now=NOW)
+    install(*bundle(dist), InstallOptions(prefix=prefix, compile=False), now=NOW)
     real = os.path.realpath(prefix)
     for name in ("point", "carried"):
         text = (prefix / "bin" / name).read_bytes()
@@ -110,7 +110,7 @@ def test_b22_b25_b28_forms_of_the_first_line(
 ) -> None:
     prefix = tmp_path / folder
     given = bundle(Dist(name="d", scripts={"s": text}), layout={"mode": "relocatable", "prefix": "/a/v"})
-    result = install(*given, InstallOptions(prefix=prefix), now=NOW)
+    result = install(*given, InstallOptions(prefix=prefix, compile=False), now=NOW)
     script = prefix / "bin/s"
     if not changed:
         assert script.read_bytes() == text.encode()
@@ -130,20 +130,20 @@ def test_b22_b25_b28_forms_of_the_first_line(
 
 def test_b28_an_env_line_with_a_carriage_return_is_left_and_told(tmp_path: Path) -> None:
     given = bundle(Dist(name="d", scripts={"s": "#!/usr/bin/env python\r\nprint(1)\r\n"}))
-    result = install(*given, InstallOptions(prefix=tmp_path / "env"), now=NOW)
+    result = install(*given, InstallOptions(prefix=tmp_path / "env", compile=False), now=NOW)
     assert [f.code for f in result.findings if f.subject == "bin/s"] == ["W-SHEBANG-CRLF"]
     assert (tmp_path / "env/bin/s").read_bytes().startswith(b"#!/usr/bin/env python\r\n")
 
 
 def test_b22_the_old_environment_is_not_used_though_it_is_there(tmp_path: Path) -> None:
     old = tmp_path / "old"
-    install(*bundle(Dist(name="d")), InstallOptions(prefix=old), now=NOW)
+    install(*bundle(Dist(name="d")), InstallOptions(prefix=old, compile=False), now=NOW)
     given = bundle(
         Dist(name="d", scripts={"s": f"#!{old}/bin/python\n{ASK}"}),
         layout={"mode": "relocatable", "prefix": str(old)},
     )
     new = tmp_path / "new"
-    install(*given, InstallOptions(prefix=new), now=NOW)
+    install(*given, InstallOptions(prefix=new, compile=False), now=NOW)
     assert output(new / "bin/s") == f"{os.path.realpath(new)}/bin/python|[]"
 
 

@@ -1,6 +1,6 @@
 """What stands on the disk afterwards: modes, records, installers, links, equal files, bytecode."""
 
-# ruff: noqa: PTH115 - paths here are text
+
 from __future__ import annotations
 
 import base64
@@ -298,3 +298,53 @@ def test_links_of_a_layer(tmp_path: Path) -> None:
     assert (prefix / SITE / "d/up/libx.so").read_bytes() == b"so"
     assert os.readlink(prefix / SITE / "d/libx.so") == "libx.so.1"
     assert verify_environment(prefix).ok
+
+
+def test_scripts_and_records_too_long_to_be_inline(tmp_path: Path) -> None:
+    prefix = tmp_path / "env"
+    text = b"#!python\nprint('big')\n" + b"# filler\n" * 9000
+    record = "big-1.0.dist-info/RECORD"
+    big = Dist(
+        name="big",
+        files={"scripts/elf": b"\x7fELF" + bytes(70000), record: b"x,,\n" * 20000},
+        record=False,
+        roles={"scripts/elf": "script", f"purelib/{record}": "record"},
+    )
+    long = Dist(name="long", files={"scripts/long": text}, roles={"scripts/long": "script"})
+    install(*bundle(big, long, piece=1 << 20), InstallOptions(prefix=prefix), now=NOW)
+    assert output(prefix / "bin/long") == "big"
+    assert len((prefix / SITE / record).read_bytes().splitlines()) == 3
+    given, store = bundle(big, Dist(name="new"), piece=1 << 20)
+    (chunk,) = [blob.blob for blob in given.descriptor.blobs.values() if blob.plain_size > 60000]
+    store.remove(chunk)
+    assert install(given, store, InstallOptions(prefix=prefix), now=LATER).status == "installed"
+    assert (prefix / "bin/elf").stat().st_nlink == 1
+    assert len((prefix / SITE / record).read_bytes().splitlines()) == 3
+    assert verify_environment(prefix).ok
+
+
+@pytest.mark.e2e
+def test_blocks_are_shared_where_the_file_system_can(tmp_path: Path) -> None:
+    image, volume = tmp_path / "image", tmp_path / "volume"
+    volume.mkdir()
+    with image.open("wb") as stream:
+        stream.truncate(400 << 20)
+    made = run(["mkfs.xfs", "-q", image])
+    assert made.status == 0, made.error_text
+    mounted = run(["mount", "-o", "loop", image, volume])
+    assert mounted.status == 0, mounted.error_text
+    try:
+        prefix = volume / "env"
+        install(*sample("one"), InstallOptions(prefix=prefix), now=NOW)
+        old = (prefix / SITE / "lib/big.bin").resolve()
+        result = install(*sample("two"), InstallOptions(prefix=prefix), now=LATER)
+        new = (prefix / SITE / "lib/big.bin").resolve()
+        assert result.reused_bytes > 20000
+        assert (new.stat().st_nlink, new.stat().st_mtime_ns) == (1, old.stat().st_mtime_ns)
+        assert old.stat().st_ino != new.stat().st_ino
+        new.chmod(0o644)
+        new.write_bytes(b"changed")
+        assert old.stat().st_size == 20000
+        assert verify_environment(prefix).modified == (f"{SITE}/lib/big.bin",)
+    finally:
+        run(["umount", volume])

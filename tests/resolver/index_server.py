@@ -29,12 +29,14 @@ class Listed:
 
 @dataclass(slots=True)
 class Index:
-    """What the server serves and how badly. ``cut_after`` ends the next download after so many bytes."""
+    """What the server serves and how badly. ``cut_after`` ends the next download after so many bytes,
+    with ``cut_always`` every one."""
 
     files: dict[str, Listed] = field(default_factory=dict)
     json: bool = True
     ranges: bool = True
     cut_after: int | None = None
+    cut_always: bool = False
     status: int | None = None
     user: tuple[str, str] | None = None
     hashes: bool = True
@@ -156,7 +158,8 @@ class _Answering(BaseHTTPRequestHandler):
             return
         cut = self.index.cut_after
         if cut is not None and kind == "application/octet-stream" and self.command == "GET":
-            self.index.cut_after = None
+            if not self.index.cut_always:
+                self.index.cut_after = None
             self.wfile.write(data[:cut])
             self.wfile.flush()
             self.close_connection = True

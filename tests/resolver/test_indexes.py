@@ -66,6 +66,23 @@ def test_b55_the_lock_names_index_url_digest_and_build(online: Project, index: I
     assert artifact.path.read_bytes() == path.read_bytes()
 
 
+def test_what_is_asked_for_is_looked_at_before_its_large_dependencies(online: Project, index: Index) -> None:
+    for version in ("1.0", "1.1"):
+        gpu(online, index, version, "sm_100a")
+    served = online.folder.parent / "served"
+    index.add(make_wheel(served, "heavy", "3.0", {"heavy/data.bin": bytes(range(256)) * 400}))
+    index.add(make_wheel(served, "app", "1.0", requires=["kern", "heavy"]))
+    online.requirements = ["app", "kern>=1.0"]
+    online.target("sm_103")
+    outcome = online.lock("sm_103")
+    refused = [f.subject.split("-")[1] for f in outcome.findings if f.code == "E-ARCH-NONE"]
+    assert refused == ["1.1", "1.0"]
+    fetched = [path for path in (online.cache / "artifacts").iterdir() if path.is_file()]
+    assert len(fetched) == 3, "app, and two versions of kern; heavy was left to a round that never came"
+    online.target("sm_100")
+    assert [p.name for p in online.write("sm_100").lock.packages] == ["app", "heavy", "kern"]  # type: ignore[union-attr]
+
+
 def test_b55_a_pin_without_build_does_not_slip_silently(online: Project, index: Index) -> None:
     gpu(online, index, "1.2.0+cu128", "sm_100")
     gpu(online, index, "1.2.0+cu130", "sm_100")

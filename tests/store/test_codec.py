@@ -15,7 +15,7 @@ from envbundle.errors import IntegrityError, UserInputError
 from envbundle.spec.descriptor import Blob
 from envbundle.spec.digest import Digest
 from envbundle.store import codec
-from envbundle.store.codec import codec_line, decode, encode
+from envbundle.store.codec import codec_line, decode, decode_unhashed, encode
 from envbundle.store.frame import MAX_WINDOW, FrameError, read_frame
 
 from .builders import noise
@@ -48,7 +48,9 @@ def refused(
 def test_what_is_encoded_is_decoded(part: bytes, times: int, level: int, long: bool) -> None:
     plain = part * times
     stored, encoding = encode(plain, level=level, long=long)
-    assert decode(stored, blob_of(stored, len(plain), encoding), Digest.of(plain)) == plain
+    blob = blob_of(stored, len(plain), encoding)
+    assert decode(stored, blob, Digest.of(plain)) == plain
+    assert decode_unhashed(stored, blob, bytearray(len(plain) + 3)) == plain
     assert len(stored) <= len(plain)
 
 
@@ -120,6 +122,9 @@ def test_a_bomb_whose_header_lies_is_stopped_at_the_size_it_states() -> None:
     assert int.from_bytes(honest[6:10], "little") == 8 << 20
     honest[6:10] = (1 << 20).to_bytes(4, "little")
     assert refused(bytes(honest), bytes(1 << 20)).code in ("E-BLOB-DECODE", "E-PLAIN-HASH")
+    with pytest.raises(IntegrityError) as caught:
+        decode_unhashed(bytes(honest), blob_of(bytes(honest), 1 << 20), bytearray(9 << 20))
+    assert caught.value.code == "E-BLOB-DECODE"
 
 
 def _stream(plain: bytes, **more: int) -> bytes:
@@ -178,6 +183,12 @@ def test_a_changed_byte_is_refused_or_changes_nothing(position: int, value: int)
         assert plain == TEXT
 
 
+def test_room_is_not_touched_beyond_the_size_promised() -> None:
+    room = bytearray(b"\xaa" * (len(TEXT) + 64))
+    assert decode_unhashed(FRAME, blob_of(FRAME, len(TEXT)), room) == TEXT
+    assert room[len(TEXT) :] == b"\xaa" * 64
+
+
 @settings(max_examples=200, deadline=None)
 @given(data=st.binary(max_size=64).map(lambda tail: b"\x28\xb5\x2f\xfd" + tail) | st.binary(max_size=64))
 def test_any_bytes_are_a_frame_or_a_frame_error(data: bytes) -> None:
@@ -217,6 +228,7 @@ def test_the_standard_library_s_codec_reads_and_writes_the_same() -> None:
         theirs.decompress(FRAME[:-1], len(TEXT))
     with pytest.raises(IntegrityError):
         theirs.decompress(FRAME, len(TEXT) - 1)
+    assert theirs.decompress_into(FRAME, memoryview(bytearray(len(TEXT)))) == TEXT
 
 
 def _standard_codec() -> types.ModuleType | None:

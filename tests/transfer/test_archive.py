@@ -18,6 +18,7 @@ from envbundle.store.layout import DirectoryStore, MemoryStore, Store
 from envbundle.store.verify import verify_store
 from envbundle.transfer.archive import ArchiveStore, open_archive
 from envbundle.transfer.copy import copy_bundle, parse_unjudged
+from envbundle.transfer.options import DEFAULTS
 from envbundle.transfer.stream import receive_bundles, send_bundles
 from envbundle.transfer.tar import member_header, padding, parse_header, read_members
 from tests.store.builders import put_bundle, target
@@ -29,7 +30,7 @@ TAG = "demo-1.0-sm_90"
 class TestArchiveStore(StoreConformance):
     @pytest.fixture
     def store(self, tmp_path: Path) -> ArchiveStore:
-        return open_archive(str(tmp_path / "store.tar"), create=True)
+        return open_archive(str(tmp_path / "store.tar"), create=True, _options=DEFAULTS)
 
     def damage(self, store: Store, digest: Digest, data: bytes) -> None:
         assert isinstance(store, ArchiveStore)
@@ -65,7 +66,7 @@ def test_an_archive_holds_the_bundle_and_its_index_last(tmp_path: Path, source: 
     assert names[-1] == "index.json"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.tar", "out"]
     assert verify_store(DirectoryStore(tmp_path / "out"), workers=1) == []
-    store = open_archive(str(tmp_path / "a.tar"), create=False)
+    store = open_archive(str(tmp_path / "a.tar"), create=False, _options=DEFAULTS)
     assert read_bundle(store, TAG) == read_bundle(source, TAG)
     assert verify_store(store, workers=1) == []
     store.close()
@@ -78,7 +79,7 @@ def test_gnu_tar_reads_what_we_write_and_we_read_what_it_writes(tmp_path: Path, 
     for form in ("gnu", "ustar", "posix"):
         again = tmp_path / f"{form}.tar"
         subprocess.run(["tar", "cf", again, f"--format={form}", "-C", tmp_path / "out", "."], check=True)
-        store = open_archive(str(again), create=False)
+        store = open_archive(str(again), create=False, _options=DEFAULTS)
         assert verify_store(store, workers=1) == []
         store.close()
         received = MemoryStore()
@@ -96,7 +97,7 @@ def test_more_bundles_go_into_an_archive_that_is_there(tmp_path: Path, source: M
     store.abandon()
     assert (tmp_path / "a.tar").read_bytes() == before
     make_archive(tmp_path / "a.tar", source, "demo-1.0-sm_103")
-    store = open_archive(str(tmp_path / "a.tar"), create=False)
+    store = open_archive(str(tmp_path / "a.tar"), create=False, _options=DEFAULTS)
     assert [e.tag for e in store.tags()] == ["demo-1.0-sm_103", TAG]
     assert verify_store(store, workers=1) == []
     store.close()
@@ -117,7 +118,7 @@ def test_a_part_is_taken_up_where_it_was_cut(tmp_path: Path, source: MemoryStore
     result = copy_bundle(source, resumed, TAG)
     resumed.close()
     assert result.skipped_blobs <= len(whole)
-    reader = open_archive(str(tmp_path / "a.tar"), create=False)
+    reader = open_archive(str(tmp_path / "a.tar"), create=False, _options=DEFAULTS)
     assert read_bundle(reader, TAG) == read_bundle(source, TAG)
     assert all(reader.rehash(d) == d for d, _ in reader.blobs())
     reader.close()
@@ -149,7 +150,7 @@ def test_a_damaged_blob_is_replaced_and_its_bytes_go(tmp_path: Path, source: Mem
     store = ArchiveStore(tmp_path / "a.tar", create=True)
     assert copy_bundle(source, store, TAG, check=True).sent_blobs == 1
     store.close()
-    reader = open_archive(str(tmp_path / "a.tar"), create=False)
+    reader = open_archive(str(tmp_path / "a.tar"), create=False, _options=DEFAULTS)
     assert verify_store(reader, workers=1) == []
     reader.close()
     with tarfile.open(tmp_path / "a.tar") as archive:

@@ -8,6 +8,7 @@ import pytest
 import envbundle.transfer
 from envbundle.errors import HostError, UserInputError
 from envbundle.transfer.location import TRANSPORTS, open_destination, open_location, parse_location
+from envbundle.transfer.ssh import REMOTE_COMMAND, SshAddress, parse_ssh
 
 
 @pytest.mark.parametrize(
@@ -32,8 +33,6 @@ def test_a_folder(text: str, path: str) -> None:
 @pytest.mark.parametrize(
     ("text", "instead"),
     [
-        ("ssh://root@host:22/srv/store", "rsync"),
-        ("SSH://host/x", "rsync"),
         ("https://host/store", "wget"),
         ("http://host/store", "wget"),
         ("oci://registry/repo:tag", "skopeo copy docker://"),
@@ -61,6 +60,61 @@ def test_what_is_no_location(text: str) -> None:
 )
 def test_other_kinds(text: str, kind: str) -> None:
     assert parse_location(text).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "path", "user", "port"),
+    [
+        ("ssh://root@host:22/srv/store", "host", "/srv/store", "root", 22),
+        ("SSH://host/x", "host", "/x", "", None),
+        ("ssh://host/~/x", "host", "~/x", "", None),
+        ("ssh://a@b/~me/x", "b", "~me/x", "a", None),
+        ("ssh://[fe80::1%eth0]:2222/x", "fe80::1%eth0", "/x", "", 2222),
+        ("ssh://host/a b/it's", "host", "/a b/it's", "", None),
+        ("ssh://host/a%20b", "host", "/a b", "", None),
+        ("ssh://my_alias-1.x/100%", "my_alias-1.x", "/100%", "", None),
+    ],
+)
+def test_a_host(text: str, host: str, path: str, user: str, port: int | None) -> None:
+    location = parse_location(text)
+    assert location.kind == "ssh"
+    assert parse_ssh(location.path) == SshAddress(host=host, path=path, user=user, port=port)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ssh://",
+        "ssh://host",
+        "ssh://host/",
+        "ssh:///x",
+        "ssh://-oProxyCommand=x/x",
+        "ssh://-l@host/x",
+        "ssh://a b@host/x",
+        "ssh://ho st/x",
+        "ssh://host:0/x",
+        "ssh://host:ssh/x",
+        "ssh://host:70000/x",
+        "ssh://$(touch p)/x",
+        "ssh://host%00/x",
+        "ssh://host/a%00b",
+        "ssh://::1/x",
+    ],
+)
+def test_what_is_no_host(text: str) -> None:
+    with pytest.raises(UserInputError) as caught:
+        parse_location(text)
+    assert caught.value.code == "E-LOCATION"
+
+
+def test_a_host_is_never_an_option() -> None:
+    words = SshAddress(host="h", path="/x", user="u", port=22).words
+    assert words == ("-p", "22", "--", "u@h")
+
+
+def test_the_remote_command_is_one_constant_without_quotes_to_break() -> None:
+    assert REMOTE_COMMAND.count("'") == 2
+    assert not set("$`\\!\n") & set(REMOTE_COMMAND)
 
 
 def test_a_pipe_is_no_store_to_ask() -> None:

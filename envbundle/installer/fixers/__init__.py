@@ -17,7 +17,7 @@ FIXERS: dict[str, Fixer] = {
     "record": record.fix,
     "script": script.fix,
 }
-LATE = frozenset(("record",))  # they list the other files, so they come last
+LATE = frozenset(("record",))  # they list the other files, so they come last, and need no packed bytes
 
 
 def fixer_of(entry: LayerEntry) -> str:

@@ -46,7 +46,7 @@ class OverlayPlan:
 
 @dataclass(slots=True, kw_only=True)
 class WheelPlan:
-    """A wheel to be made: its dist-info directory below the prefix, its contents, WHEEL's tags, its scripts."""
+    """A wheel to be made: its dist-info directory below the prefix, contents, WHEEL's tags, scripts."""
 
     name: str
     version: str
@@ -93,7 +93,8 @@ class _Assembly:
         overlay = OverlayPlan(distribution=item.name, base=item.installed.version)
         for path in (*item.changed, *item.added):
             content = self._content(path)
-            if (path.startswith(self._site) and not is_compiled(content.head(), path)) or (path.startswith(self._site) and path.endswith(".pyc") and not _is_elf(content)):
+            bytecode = path.endswith(".pyc") and not _is_elf(content)
+            if path.startswith(self._site) and (bytecode or not is_compiled(content.head(), path)):
                 overlay.files[path[len(self._site) :]] = content
             else:
                 self._extra[path] = content
@@ -104,7 +105,7 @@ class _Assembly:
             item.form = "pin"
 
     def _wheel(self, item: Captured) -> None:
-        one, disk = item.installed, self._disk
+        one = item.installed
         source = self._editables.get(item.name)
         contents: dict[str, Content] = {}
         for path in item.owned:

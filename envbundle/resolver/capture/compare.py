@@ -131,7 +131,9 @@ def compare(
         found = digests.get(path)
         if found == wanted:
             difference.same += 1
-        elif (path.endswith(".pyc") and "/__pycache__/" in path) or (".dist-info/" in path and is_installers(path)):
+        elif (path.endswith(".pyc") and "/__pycache__/" in path) or (
+            ".dist-info/" in path and is_installers(path)
+        ):
             continue
         elif path.startswith("bin/") and path[4:] in wheel.scripts:
             continue  # the entry point's script took its place
@@ -139,7 +141,9 @@ def compare(
             # Installers do not agree on where headers go.
             if not path.startswith(headers):
                 difference.missing.append(path)
-        elif disk.packed(path) == wanted or (path in disk.scripts and member_body(wheel, path) == disk.scripts[path].body):
+        elif disk.packed(path) == wanted or (
+            path in disk.scripts and member_body(wheel, path) == disk.scripts[path].body
+        ):
             difference.same += 1
         else:
             difference.changed.append(path)

@@ -90,7 +90,7 @@ class Content:
 
 
 def content_of(disk: Disk, path: str) -> Content:
-    """Return a file of the environment as a bundle holds it: scripts with ``#!python``, the rest as it lies."""
+    """Return a file of the environment as a bundle holds it: a script with ``#!python``, others as is."""
     file = disk.inventory.files[path]
     restored = disk.restored.get(path)
     if restored is not None:

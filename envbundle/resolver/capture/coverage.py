@@ -1,4 +1,4 @@
-"""How the captured distributions serve the GPUs that a person asks for; judged again, and bindingly, by lock."""
+"""How the captured distributions serve the GPUs that a person asks for; what binds is lock's judgement."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from envbundle.inspection.coverage import sum_distribution
 from envbundle.resolver.evidence import rows_of
+from envbundle.resolver.gather import Artifact
+from envbundle.spec.digest import Digest
+from envbundle.spec.target import Arch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from envbundle.resolver.contents import WheelScan
-    from envbundle.spec.target import Arch
+    from envbundle.resolver.scan import Scanner
+    from envbundle.spec.manifest import Manifest
+
+    from .published import Published
+    from .rebuild import Rebuilt
+    from .survey import Survey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +46,39 @@ class Coverage:
             "lacking": list(self.lacking),
             "never_had": list(self.never_had),
         }
+
+
+def coverage_rows(
+    manifest: Manifest | None,
+    seen: Survey,
+    made: Mapping[str, Rebuilt],
+    *,
+    folder: Path,
+    published: Published | None,
+    scanner: Scanner,
+) -> tuple[Coverage, ...]:
+    """Return the coverage of what was captured for the GPUs of ``manifest``'s targets (None: no rows).
+
+    ``made`` are wheels in ``folder``; the bytes of published ones come from where they were compared.
+    """
+    if manifest is None:
+        return ()
+    scans = {}
+    for name, rebuilt in made.items():
+        if rebuilt.compiled:
+            path = folder / rebuilt.filename
+            wheel = Artifact(
+                filename=rebuilt.filename, path=path, sha256=Digest(rebuilt.sha256), size=rebuilt.size
+            )
+            scans[name] = scanner.scan(wheel)
+    for name, item in seen.distributions.items():
+        if name not in made and item.wheel is not None and published is not None:
+            held = published.artifact(item.wheel)
+            if held is not None:
+                scans[name] = scanner.scan(held)
+    gpus = dict.fromkeys(gpu for spec in manifest.targets for gpu in spec.target.gpus)
+    sources = manifest.source.gpus if manifest.source is not None else ()
+    return coverage(scans, gpus, tuple(Arch.parse(name) for name in sources))
 
 
 def coverage(

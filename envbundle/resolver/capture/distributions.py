@@ -40,7 +40,7 @@ _TAG = re.compile(r"Tag:[ \t]*([^\s-]+-[^\s-]+-[^\s-]+)[ \t]*\r?$", re.MULTILINE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What ``direct_url.json`` says: the kind of origin, its URL (without credentials), revision and folder."""
+    """What ``direct_url.json`` says: the kind of origin, its URL (without credentials), its revision."""
 
     kind: Direct = ""
     url: str = ""
@@ -253,7 +253,7 @@ def _text(file: File) -> str:
 def pick_live(
     several: Iterable[Installed], digests: Mapping[str, str]
 ) -> tuple[Installed, tuple[Installed, ...]]:
-    """Of several ``dist-info`` directories of one distribution return the one that fits the disk, and the rest.
+    """Of several ``dist-info`` directories of one distribution return the one that fits, and the rest.
 
     Fitting: the larger share of RECORD's promises that hold, then the higher version.
     """

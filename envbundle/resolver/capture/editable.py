@@ -7,7 +7,7 @@
 * Remote, commit and the difference to it go into the report. git is asked without taking its locks.
 """
 
-# ruff: noqa: PTH112, PTH118, PTH208 - paths here are text
+# ruff: noqa: PTH112, PTH113, PTH118, PTH208 - paths here are text
 from __future__ import annotations
 
 import ast
@@ -171,7 +171,9 @@ def _tops(root: str, names: list[str], distribution: str, source: EditableSource
         if not wanted or name.startswith("."):
             continue
         known = stem.partition(".")[0]
-        if (names and known not in names and "." not in known) or (not names and known in _NOT_PRODUCT and known != own):
+        if (names and known not in names and "." not in known) or (
+            not names and known in _NOT_PRODUCT and known != own
+        ):
             source.left_out.append(name)
         else:
             found[known if os.path.isdir(place) else name] = place

@@ -7,7 +7,7 @@
   envbundle wrote) is left out: every installation writes it anew.
 """
 
-# ruff: noqa: PTH115, PTH118 - ten thousands of files: text is several times cheaper than Path
+# ruff: noqa: PTH112, PTH114, PTH115, PTH118, PTH208 - ten thousands of files: text is several times cheaper than Path
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-"""Symbolic links of an environment: a wheel holds none, so what they lead to inside is carried in their place."""
+"""Symbolic links of an environment: a wheel holds none, so what they lead to inside is carried instead."""
 
 # ruff: noqa: PTH118 - paths here are text
 from __future__ import annotations

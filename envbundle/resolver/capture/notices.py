@@ -186,7 +186,7 @@ def _path_file(path: str, read: PathFile, seen: Survey) -> Iterator[Finding]:
             path,
             expected="folders inside the environment",
             found=folder + ("" if os.path.isdir(folder) else ", which is not there"),  # noqa: PTH112
-            hint="what lies there is not captured: install it into the environment, or demand it of the target: "
+            hint="what lies there is not captured: install it here, or demand it of the target: "
             f'[[invariant]] kind = "path" path = "{folder}"',
         )
 
@@ -219,7 +219,7 @@ def _left_out(seen: Survey, inventory: Inventory) -> Iterator[Finding]:
             "W-CAPTURE-LEFT-OUT",
             _some(sorted(rest)),
             expected="files of distributions, with plain names",
-            found=f"{len(rest)} that are rests of an installer, special files, or names that no bundle may hold",
+            found=f"{len(rest)} rests of an installer, special files, or names that no bundle may hold",
             hint="not carried",
         )
     if inventory.privileged:

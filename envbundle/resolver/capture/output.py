@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from envbundle.errors import UserInputError
+from envbundle.host.file_urls import path_of_file_url
 from envbundle.host.files import atomic_write, host_errors, sync_folder
 
 from .content import Content
 from .rebuild import Rebuilt, write_wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from .assemble import Plan
+    from .manifest_of import Facts
     from .published import Machine, PublishedWheel
     from .survey import Survey
 
@@ -121,7 +123,7 @@ def requirements_text(seen: Survey, made: Mapping[str, Rebuilt], copied: Mapping
         origin, wheel = item.installed.origin, item.wheel
         if origin.kind in ("editable", "vcs", "path"):
             at = f" at {origin.commit}" if origin.commit else ""
-            lines.append(f"# {name} was installed as {origin.kind} from {origin.url}{at}")
+            lines.append(f"# {name} was installed from {origin.url}{at}")
         if name in made:
             lines.append(_direct(name, made[name].filename, made[name].sha256))
         elif wheel is None or item.form == "wheel":
@@ -140,3 +142,25 @@ def requirements_text(seen: Survey, made: Mapping[str, Rebuilt], copied: Mapping
 
 def _direct(name: str, filename: str, sha256: str) -> str:
     return f"{name} @ wheels/{filename} --hash=sha256:{sha256}"
+
+
+def local_wheels(seen: Survey, links: Sequence[str]) -> dict[str, PublishedWheel]:
+    """Return the wheels that lie on this machine alone: named by direct_url.json, in no find-links folder."""
+    found = {}
+    for name, item in seen.distributions.items():
+        wheel = item.wheel
+        if wheel is None or item.form == "wheel" or not wheel.url.startswith("file:"):
+            continue
+        if wheel.direct and str(path_of_file_url(wheel.url).parent) not in links:
+            found[name] = wheel
+    return found
+
+
+def places_of(
+    seen: Survey, made: Mapping[str, Rebuilt], copied: Mapping[str, PublishedWheel], facts: Facts
+) -> dict[str, Any]:
+    """Return which of the places that were asked a lock must ask too."""
+    asked = [i.wheel for n, i in seen.distributions.items() if n not in made and n not in copied]
+    pinned = [wheel for wheel in asked if wheel is not None and not wheel.direct]
+    indexed = any(wheel.index is not None for wheel in pinned)
+    return {"no_index": not indexed, "find_links": facts.find_links if pinned else ()}

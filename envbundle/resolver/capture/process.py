@@ -3,12 +3,13 @@
 Nothing is stopped, traced or written. What this user may not read is an error that says so.
 """
 
-# ruff: noqa: PTH115, PTH118, PTH208, PTH112 - /proc is read as text
+# ruff: noqa: PTH112, PTH115, PTH118, PTH120, PTH208 - /proc is read as text
 from __future__ import annotations
 
 import os
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,7 +80,7 @@ def read_process(pid: int, prefixes: Sequence[str], base_prefix: str) -> Process
         caches=tuple(
             dict.fromkeys(v for k, v in sorted(values.items()) if _CACHES.fullmatch(k) and v.startswith("/"))
         ),
-        modules=tuple(b for a, b in zip(argv, argv[1:], strict=False) if a == "-m"),
+        modules=tuple(b for a, b in pairwise(argv) if a == "-m"),
         uses_environment=uses,
     )
 

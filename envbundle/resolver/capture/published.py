@@ -1,4 +1,4 @@
-"""Which published wheels a distribution may be: what indexes and find-links offer of name and version, opened.
+"""Which published wheels a distribution may be: what indexes and find-links offer of its version, opened.
 
 * Only wheels whose bytes have a sha256 that we checked ourselves are compared with; an installer's cache is
   never looked into.
@@ -94,6 +94,11 @@ class Published:
     _stamps: dict[str, list[Any]] | None = field(default=None, init=False)
     _stamps_new: bool = field(default=False, init=False)
 
+    @property
+    def silent(self) -> bool:
+        """Whether no index answered, or none is asked."""
+        return not self.answered and (self.dead is not None or not self.listing.index_urls())
+
     def prefetch(self, distributions: Iterable[Installed]) -> None:
         """Read the index pages of those that nothing is remembered of, side by side."""
         names = [one.name for one in distributions if not self._remembered(one)]
@@ -184,7 +189,7 @@ class Published:
         )
 
     def artifact(self, wheel: PublishedWheel, *, cached_only: bool = False) -> Artifact | None:
-        """Return the bytes of a wheel that was compared with, where they can be had, for showing differences."""
+        """Return the bytes of a wheel that was compared with, where they can be had."""
         if cached_only and not (self.gatherer.artifacts / wheel.sha256).is_file():
             return None
         try:

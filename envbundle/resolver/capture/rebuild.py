@@ -4,8 +4,7 @@
   depends on the files alone, not on zlib, clock, umask or user.
 * Scripts go to ``.data/scripts`` with the wheel format's ``#!python``; what lies elsewhere below the prefix
   to ``.data/data``.
-* The archive's comment says where the bytes come from (``ORIGIN``): installers pass it over, ``read_origin``
-  does not, and the wheel's sha256 covers it.
+* The archive's comment says that the bytes come from a disk (``origin``).
 """
 
 # ruff: noqa: PTH123
@@ -28,16 +27,14 @@ from envbundle.host.files import host_errors
 from envbundle.resolver.wheel_choice import target_tags
 
 from .content import Content, is_compiled
+from .origin import INSTALLED_TREE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from envbundle.spec.descriptor import Origin
-
     from .published import Machine
 
-ORIGIN = b"envbundle-origin: installed-tree"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _BIG = (1 << 31) - 1
 
@@ -85,7 +82,7 @@ def write_wheel(
     those of its WHEEL. Raises ``HostError``.
     """
     stem = posixpath.basename(info).removesuffix(".dist-info")
-    members = {_member(c.path, stem, site): c for c in contents}
+    members = {_member(c, stem, site): c for c in contents}
     _add_missing(members, stem, name, version)
     ordered = sorted(members.items(), key=lambda item: (_is_info(item[0], stem), item[0].encode()))
     compiled = False
@@ -98,7 +95,7 @@ def write_wheel(
             rows.append((member, *_add(archive, member, content, executable=content.executable)))
         record = f"{stem}.dist-info/RECORD"
         _add(archive, record, Content.of(record, _record(rows, record)), executable=False)
-        archive.comment = ORIGIN
+        archive.comment = INSTALLED_TREE
     filename = f"{wheel_stem(name, version)}-{_tag(tags, machine, compiled=compiled)}.whl"
     with host_errors(partial):
         with open(partial, "rb") as stream:
@@ -111,10 +108,12 @@ def write_wheel(
     return Rebuilt(filename=filename, sha256=state.hexdigest(), size=size, compiled=compiled)
 
 
-def _member(path: str, stem: str, site: str) -> str:
+def _member(content: Content, stem: str, site: str) -> str:
+    path = content.path
     if path.startswith(site + "/"):
         return path[len(site) + 1 :]
-    if path.startswith("bin/"):
+    # What lies in bin and is no program keeps its mode as a data file.
+    if path.startswith("bin/") and (content.executable or content.head().startswith(b"#!")):
         return f"{stem}.data/scripts/{path[4:]}"
     return f"{stem}.data/data/{path}"
 
@@ -160,7 +159,7 @@ def _record(rows: Iterable[tuple[str, str, str]], record: str) -> bytes:
 
 
 def _tag(tags: Sequence[str], machine: Machine, *, compiled: bool) -> str:
-    """Return the tag of the file name: WHEEL's where it serves this interpreter, else this interpreter's own."""
+    """Return the file name's tag: WHEEL's where it serves this interpreter, else this interpreter's."""
     order = target_tags(machine.python, machine.machine, machine.glibc)
     said = [tag for tag in tags if parse_tag(tag) & set(order)]
     if said and not (compiled and all(tag.endswith("-any") for tag in said)):
@@ -178,11 +177,3 @@ def _compressed(tags: Sequence[str]) -> str:
     if len(sets[0]) * len(sets[1]) * len(sets[2]) == len(set(tags)):
         return "-".join(".".join(names) for names in sets)
     return tags[0]
-
-
-def read_origin(place: Path) -> Origin:
-    """Return where a wheel's bytes come from: ``installed-tree`` for one that capture made, else ``published``."""
-    with host_errors(place), open(place, "rb") as stream:
-        size = stream.seek(0, io.SEEK_END)
-        stream.seek(max(0, size - len(ORIGIN)))
-        return "installed-tree" if stream.read() == ORIGIN else "published"

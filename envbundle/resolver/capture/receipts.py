@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envbundle.errors import EnvbundleError
+from envbundle.host.file_urls import path_of_file_url
 from envbundle.host.files import read_bounded
 from envbundle.spec.descriptor import MAX_DESCRIPTOR, Descriptor
 from envbundle.spec.digest import Digest
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from envbundle.spec.descriptor import LayerRef
     from envbundle.spec.layer import LayerEntry
-    from envbundle.spec.lock import Lock
+    from envbundle.spec.lock import Lock, LockedWheel
     from envbundle.spec.manifest import Manifest
 
 _MAX = 256 * 1024 * 1024
@@ -37,13 +38,15 @@ _MAX = 256 * 1024 * 1024
 class Own:
     """A generation's own documents.
 
-    ``wheels`` are the published wheels by distribution; ``manifest`` is the one that the bundle was made from.
+    ``wheels`` are the published wheels by distribution, ``made`` those that were made from a disk;
+    ``manifest`` is the one that the bundle was made from.
     """
 
     receipt: Receipt
     manifest: Manifest
     lock: Lock
     wheels: Mapping[str, PublishedWheel]
+    made: Mapping[str, PublishedWheel]
     layers: tuple[tuple[LayerRef, Layer], ...]
 
     @property
@@ -52,7 +55,7 @@ class Own:
         return self.receipt.prefix
 
     def restored(self, digests: Mapping[str, str]) -> dict[str, bytes]:
-        """Return the packed bytes of files that a fixer changed and nobody since; ``digests`` as on the disk."""
+        """Return the packed bytes of files that a fixer changed and nobody since; ``digests``: the disk's."""
         found = {}
         for file in self.receipt.files:
             if file.packed is None or not file.fixer or file.sha256 is None:
@@ -76,7 +79,7 @@ class Own:
 
 
 def read_own(root: str) -> Own | None:
-    """Return what envbundle left in the generation at ``root``; None where there is nothing, or not all of it."""
+    """Return what envbundle left in the generation at ``root``; None where not all of it is there."""
     folder = Path(root, RECEIPT_FOLDER)
     if not (folder / "receipt.json").is_file():
         return None
@@ -89,24 +92,31 @@ def read_own(root: str) -> Own | None:
     except (EnvbundleError, UnicodeDecodeError):
         return None
     urls = {package.name: package.wheel for package in lock.packages}
-    wheels = {}
+    wheels: dict[str, PublishedWheel] = {}
+    made: dict[str, PublishedWheel] = {}
     for ref, layer in layers:
         wheel = urls.get(ref.distribution)
-        if ref.kind != "distribution" or ref.origin != "published" or layer.wheel is None or wheel is None:
-            continue
-        if wheel.url is None or wheel.url.startswith("file:"):
+        if ref.kind != "distribution" or layer.wheel is None or wheel is None:
             continue
         rows = [[e.path, _member(e), e.sha256.hex, e.size] for e in layer.entries if e.sha256 is not None]
-        wheels[ref.distribution] = PublishedWheel(
+        known = wheels if ref.origin == "published" and _can_be_had(wheel) else made
+        known[ref.distribution] = PublishedWheel(
             filename=layer.wheel.filename,
             sha256=layer.wheel.sha256.hex,
             size=layer.wheel.size,
             files=installed_files(rows, python=receipt.target.python, distribution=ref.distribution),
             scripts={e.relative: e.reference for e in layer.entries if e.type == "entry-point"},
-            url=wheel.url,
+            url=wheel.url or "",
             index=wheel.index,
         )
-    return Own(receipt=receipt, manifest=manifest, lock=lock, wheels=wheels, layers=layers)
+    return Own(receipt=receipt, manifest=manifest, lock=lock, wheels=wheels, made=made, layers=layers)
+
+
+def _can_be_had(wheel: LockedWheel) -> bool:
+    """Say whether a published wheel can be locked again from here: by URL, or from its find-links folder."""
+    if wheel.url is None:
+        return False
+    return not wheel.url.startswith("file:") or path_of_file_url(wheel.url).is_file()
 
 
 def _member(entry: LayerEntry) -> str:

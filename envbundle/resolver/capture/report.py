@@ -115,10 +115,7 @@ class Report:
 
     def summary(self) -> list[str]:
         """Return the lines of what is custom, one a distribution."""
-        lines = []
-        for item in self.seen.distributions.values():
-            if item.custom:
-                lines.append(self._sentence(item))
+        lines = [self._sentence(item) for item in self.seen.distributions.values() if item.custom]
         unowned = [path for path in self.seen.unowned if not path.startswith(".")]
         if unowned:
             lines.append(f"{_count(len(unowned), 'file')} of no distribution: {_some(unowned)}")
@@ -138,7 +135,10 @@ class Report:
         if item.kind in ("editable", "vcs", "path", "archive"):
             commit = f" at {origin.commit}" if origin.commit else ""
             sentence += f", {origin.url}{commit}"
-        if item.form == "wheel" and item.compared:
+        if item.form == "wheel" and item.compared and item.wheel is None:
+            sentence += f"; {item.differing} of {item.compared} files differ from what envbundle installed"
+            sentence += f" ({_some(item.changed)})" if item.changed else ""
+        elif item.form == "wheel" and item.compared:
             sentence += f"; {item.differing} of {item.compared} files differ from {item.installed.version}"
             sentence += " as published"
         elif item.form != "wheel":
@@ -155,7 +155,8 @@ class Report:
             f"# What {self.inventory.given} is\n\n"
             f"{len(self.seen.distributions)} distributions ({told}); {len(self.inventory.files)} files of "
             f"{_bytes(self.sizes.get('files', 0))}. Carried beside published wheels: "
-            f"{_bytes(self.sizes.get('overlays', 0))} in overlays, {_bytes(self.sizes.get('wheels', 0))} in wheels.\n\n"
+            f"{_bytes(self.sizes.get('overlays', 0))} in overlays, "
+            f"{_bytes(self.sizes.get('wheels', 0))} in wheels.\n\n"
             f"| | |\n|---|---|\n{rows}"
         )
 
@@ -189,7 +190,9 @@ class Report:
             f"| {_some(list(row.never_had))} |\n"
             for row in self.coverage
         ]
-        head = "| distribution | GPU | verdict | files that run nothing there | of these, never on the source |\n"
+        head = (
+            "| distribution | GPU | verdict | files that run nothing there | never on the source either |\n"
+        )
         return "\n## GPU coverage\n\n" + head + "|---|---|---|---|---|\n" + "".join(rows)
 
     def _needs(self) -> str:

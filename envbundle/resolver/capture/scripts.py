@@ -21,7 +21,8 @@ _QUOTED = re.compile(rb"""#![ \t]*(["'])(/[^"']+)\1[ \t]*(.*)""", re.DOTALL)
 _PLAIN = re.compile(rb"#![ \t]*(/[^ \t]+)[ \t]*(.*)", re.DOTALL)
 _SHELL = re.compile(rb"#![ \t]*/bin/(?:sh|dash|bash)[ \t]*\r?")
 _EXEC = re.compile(
-    rb"""'''(?:exec'|':')?[ \t]*(?:exec[ \t]+)?(?:"([^"]+)"|'([^']+)'|([^ \t"']+))[ \t]*(.*?)[ \t]*"\$0"[ \t]+"\$@"[ \t]*\r?"""
+    rb"""'''(?:exec'|':')?[ \t]*(?:exec[ \t]+)?(?:"([^"]+)"|'([^']+)'|([^ \t"']+))"""
+    rb"""[ \t]*(.*?)[ \t]*"\$0"[ \t]+"\$@"[ \t]*\r?"""
 )
 _CLOSE = re.compile(rb"[ \t]*'[ \t]*'''[ \t]*\r?")
 _OURS = re.compile(r"pythonw?[0-9.]*t?")
@@ -29,7 +30,7 @@ _OURS = re.compile(r"pythonw?[0-9.]*t?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstLine:
-    """How a script names its interpreter: its path, what follows it, and where the rest of the script begins."""
+    """How a script names its interpreter: its path, what follows it, where the rest of the script begins."""
 
     interpreter: str
     argument: bytes

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from .compare import Difference, compare, fits_record, settle_contests
@@ -85,7 +86,7 @@ class Survey:
 
 def is_note(path: str) -> bool:
     """Say whether a path is an installer's note about an origin, which says nothing of the code."""
-    return path.endswith(".dist-info/direct_url.json")
+    return path.endswith((".dist-info/direct_url.json", ".dist-info/uv_build.json"))
 
 
 def survey(
@@ -94,23 +95,24 @@ def survey(
     *,
     published: Published | None,
     known: Mapping[str, PublishedWheel],
-    settled: frozenset[str],
+    made: Mapping[str, PublishedWheel],
     own_name: str,
     member_body: Callable[[PublishedWheel, str], str | None],
 ) -> Survey:
     """Classify every distribution.
 
-    ``published`` looks wheels up (None: as-is); ``known`` are wheels known from a receipt, by name, and
-    ``settled`` all distributions that the receipt has: no index is asked for those.
+    ``published`` looks wheels up (None: as-is); ``known`` are published wheels and ``made`` wheels from a
+    disk that a receipt names: no index is asked for those.
     ``own_name`` is the distribution that an earlier capture made of the unowned files: it is nobody again.
     """
     live, stale = _one_each(found, disk, own_name)
-    differences = _differences(live, disk, published, known, settled, member_body)
+    differences = _differences(live, disk, published, known, frozenset(made), member_body)
     settle_contests(differences, disk)
+    bases = {name: compare(wheel, disk, member_body) for name, wheel in made.items() if name in live}
     owners, attributed, unowned, leftovers = _owners(live, stale, disk, own_name)
     captured = {}
     for name, one in live.items():
-        item = _classify(one, disk, differences.get(name), published)
+        item = _classify(one, disk, differences.get(name), published, bases.get(name))
         item.owned = sorted({*owners.get(name, ()), *attributed.get(name, ())})
         _sort_out(item, disk, differences, attributed.get(name, []))
         captured[name] = item
@@ -153,7 +155,8 @@ def _differences(
             asked.append(one)
     if published is None:
         return best
-    asked = [one for one in asked if one.origin.kind != "editable"]
+    # What comes from a checkout or a folder that is still there is on no index, whatever its version says.
+    asked = [one for one in asked if not _is_local(one)]
     published.prefetch(asked)
     for one in asked:
         for candidate in published.candidates(one):
@@ -166,6 +169,11 @@ def _differences(
             if difference.differing <= difference.total * _CLOSE:
                 break
     return best
+
+
+def _is_local(one: Installed) -> bool:
+    origin = one.origin
+    return origin.kind in ("editable", "vcs") or (origin.kind == "path" and Path(origin.folder).is_dir())
 
 
 # --- owners
@@ -249,14 +257,24 @@ def _tops_without_record(one: Installed, disk: Disk) -> list[str]:
 
 
 def _classify(
-    one: Installed, disk: Disk, difference: Difference | None, published: Published | None
+    one: Installed,
+    disk: Disk,
+    difference: Difference | None,
+    published: Published | None,
+    base: Difference | None,
 ) -> Captured:
     origin = one.origin.kind
     if difference is None:
         kind: Kind = origin or "unpublished"
-        if not origin and (published is None or (published.dead is not None and not published.answered)):
+        if not origin and (published is None or published.silent):
             kind = "as-is"
+        if base is not None and not origin:
+            kind = "patched" if base.differing else "as-is"
         item = Captured(installed=one, kind=kind, form="wheel")
+        if base is not None:
+            item.compared, item.differing = base.total, base.differing
+            item.changed = list(base.changed)
+            item.notes.append("compared with what envbundle installed, which no index has")
         item.missing = sorted(
             path
             for path in one.record or {}
@@ -278,14 +296,15 @@ def _classify(
     if not difference.differing:
         return item
     compiled = [p for p in difference.changed if is_compiled(content_of(disk, p).head(), p)]
-    most = difference.differing * 2 > difference.total
+    # What its own RECORD promises was installed so; what contradicts it was edited afterwards.
+    edited = one.record is not None and not fits_record(one, difference.changed, disk)
+    most = difference.differing * 2 > difference.total and not edited
     if origin in ("vcs", "path") or most or compiled:
         item.form = "wheel"
-        other = most or fits_record(one, difference.changed, disk)
-        item.kind = origin or ("other-build" if other else "patched")
+        item.kind = origin or ("patched" if edited else "other-build")
         return item
     item.kind, item.form = origin or "patched", "overlay"
-    if not origin and fits_record(one, difference.changed, disk):
+    if not origin and not edited and difference.changed:
         item.notes.append("its own RECORD agrees with the disk: it was installed from another build")
     return item
 

@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|AUTH|COOKIE|SESSION|(?:^|_)KEYS?(?:_|$)|APIKEY")
+_SECRET = re.compile(r"TOKEN(?!IZER)|SECRET|KEY|PASSW|CREDENTIAL|PRIVATE|AUTH(?!OR)|COOKIE|SESSION")
 _SESSION = re.compile(
     r"""
-      PATH | HOME | USER | LOGNAME | SHELL | PWD | OLDPWD | SHLVL | _ | TERM | COLORTERM | TERM_.* | LANG | LANGUAGE
-    | LC_.* | TZ | MAIL | HOSTNAME | HOST | DISPLAY | WAYLAND_.* | EDITOR | VISUAL | PAGER | LESS.* | LS_COLORS
-    | PS[0-9] | PROMPT.* | TMUX.* | STY | WINDOWID | XDG_.* | DBUS_.* | SSH_.* | SUDO_.* | GPG_.* | INVOCATION_ID
-    | JOURNAL_STREAM | SYSTEMD_.* | NOTIFY_SOCKET | LISTEN_.* | MAINPID | MANAGERPID | CREDENTIALS_DIRECTORY
-    | VIRTUAL_ENV.* | CONDA_.* | PYENV_.* | UV | UV_.* | PIP_.* | POETRY_.* | PYTHONHOME | PYTHONUSERBASE
-    | KUBERNETES_.* | .*_SERVICE_(HOST|PORT.*) | .*_PORT(_[0-9]+_(TCP|UDP).*)? | container | DEBIAN_FRONTEND
-    | (HTTP|HTTPS|FTP|NO|ALL)_PROXY | (http|https|ftp|no|all)_proxy | BASH_.* | ENV | TMPDIR | MEMORY_PRESSURE_.*
+      PATH | HOME | USER | LOGNAME | SHELL | PWD | OLDPWD | SHLVL | _ | TERM | COLORTERM | TERM_.* | LANG
+    | LANGUAGE | LC_.* | TZ | MAIL | HOSTNAME | HOST | DISPLAY | WAYLAND_.* | EDITOR | VISUAL | PAGER | LESS.*
+    | LS_COLORS | PS[0-9] | PROMPT.* | TMUX.* | STY | WINDOWID | XDG_.* | DBUS_.* | SSH_.* | SUDO_.* | GPG_.*
+    | INVOCATION_ID | JOURNAL_STREAM | SYSTEMD_.* | NOTIFY_SOCKET | LISTEN_.* | MAINPID | MANAGERPID
+    | CREDENTIALS_DIRECTORY | VIRTUAL_ENV.* | CONDA_.* | PYENV_.* | UV | UV_.* | PIP_.* | POETRY_.*
+    | PYTHONHOME | PYTHONUSERBASE | KUBERNETES_.* | .*_SERVICE_(HOST|PORT.*) | container | DEBIAN_FRONTEND
+    | (HTTP|HTTPS|FTP|NO|ALL)_PROXY | (http|https|ftp|no|all)_proxy | BASH_.* | ENV | TMPDIR
+    | .*_PORT_[0-9]+_(TCP|UDP).* | MEMORY_PRESSURE_.* | GIT_.*
     """,
     re.VERBOSE,
 )
@@ -36,7 +37,7 @@ _LISTS = ("LD_LIBRARY_PATH", "PYTHONPATH", "LIBRARY_PATH", "CPATH", "LD_PRELOAD"
 
 @dataclass(slots=True, kw_only=True)
 class Variables:
-    """Variables to carry, and what was not carried: names that look secret, and lines or names with a reason."""
+    """Variables to carry, and what is not carried: names that look secret, others with a reason."""
 
     values: dict[str, str] = field(default_factory=dict)
     secrets: list[str] = field(default_factory=list)
