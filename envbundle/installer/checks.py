@@ -64,7 +64,7 @@ def run_checks(
 
 
 def _scratch(generation: Path) -> str:
-    """Return where a check's own folder goes: the usual place, or beside the generation where that is closed."""
+    """Return where a check's own folder goes: the usual place, else beside the generation."""
     try:
         return tempfile.gettempdir()  # paths of sockets are short there
     except FileNotFoundError:

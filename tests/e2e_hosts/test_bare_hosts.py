@@ -1,6 +1,6 @@
 """A bundle packed elsewhere, on a host with Python and nothing else: the way that docs/bare-hosts.md tells."""
 
-# ruff: noqa: S108 - paths of the hosts
+
 
 from __future__ import annotations
 
@@ -36,15 +36,12 @@ def everything(host: Host, prefix: str, **more: Any) -> None:
     assert "demo-app with the hand patch" in ran.out, ran.err
 
 
-@pytest.mark.parametrize("module", ["pip", "ensurepip", "cryptography", "zstandard", "packaging"])
-def test_the_host_has_nothing(host: Host, module: str) -> None:
-    found = host.run("python3", "-c", f"import importlib.util as u; print(u.find_spec('{module}'))")
-    assert found.out == "None\n"
-
-
-@pytest.mark.parametrize("program", ["pip", "pip3", "uv", "ssh-keygen", "rsync", "cc", "gcc", "git", "curl"])
-def test_the_host_has_none_of_these_programs(host: Host, program: str) -> None:
-    assert host.run("sh", "-c", f"command -v {program}").status != 0
+def test_the_host_has_nothing(host: Host) -> None:
+    modules = ("pip", "ensurepip", "cryptography", "zstandard", "packaging")
+    found = host.run("python3", "-c", f"import importlib.util as u; print([m for m in {modules} if u.find_spec(m)])")
+    assert found.out == "[]\n"
+    programs = "pip pip3 uv ssh-keygen rsync cc gcc git curl"
+    assert host.run("sh", "-c", f"for p in {programs}; do command -v $p; done; true").out == ""
 
 
 def test_under_a_plain_prefix(host: Host) -> None:
@@ -67,7 +64,9 @@ def test_as_a_user_who_may_write_nowhere_else(host: Host) -> None:
     home.mkdir()
     home.chmod(0o700)
     os.chown(home, USER, USER)
-    closed = "; ".join(f"mount -t tmpfs -o mode=755 tmpfs $R{place}" for place in ("/tmp", "/var/tmp", "/dev/shm"))
+    closed = "; ".join(
+        f"mount -t tmpfs -o mode=755 tmpfs $R{place}" for place in ("/tmp", "/var/tmp", "/dev/shm")
+    )
     everything(host, "/srv/service/env", user=USER, HOME="/srv/service", before=closed)
     where = host.run("sh", "-c", "echo x >/tmp/x || echo x >/opt/x", user=USER, before=closed)
     assert where.status != 0
