@@ -26,6 +26,7 @@ STATUSES = {
     "2": "usage or manifest: the command line or a document written by a person is wrong",
     "3": "trust or integrity: a signature, a hash, a format",
     "4": "host, network or disk: asking again may help",
+    "130": "interrupted",
 }
 
 
@@ -81,7 +82,6 @@ def page(codes: list[Code]) -> str:
         "| exit status | means |",
         "|---|---|",
         *(f"| {status} | {meaning} |" for status, meaning in STATUSES.items()),
-        "| 130 | interrupted |",
     ]
     for letter, title in KINDS.items():
         rows = [row for row in codes if row.code[0] == letter]

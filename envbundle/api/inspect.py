@@ -91,7 +91,11 @@ def _arch(name: str) -> Arch:
         return Arch.parse(name)
     except EnvbundleError as fault:
         raise UserInputError(
-            fault.code, "--arch", expected=fault.expected, found=fault.found, hint="write it as sm_103"
+            fault.code,
+            "--arch",
+            expected=fault.expected,
+            found=fault.found,
+            hint="an H100 is sm_90, a B300 is sm_103",
         ) from fault
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from envbundle.errors import HostError, IntegrityError
 from envbundle.host.files import read_bounded
 from envbundle.host.run import find_program, replace_process
 from envbundle.installer import generations as gens
@@ -22,12 +23,24 @@ def run(prefix: Path, words: Sequence[str], *, environment: Mapping[str, str]) -
     The process belongs to the generation that is live now: PATH and VIRTUAL_ENV name its real path.
     """
     place = gens.managed(prefix)
-    live = next(row for row in gens.generations(prefix) if row.live)
-    descriptor = Descriptor.from_bytes(read_bounded(live.path / DESCRIPTOR, MAX_DESCRIPTOR))
-    scripts = str(live.path / "bin")
+    name = gens.live_name(place)
+    if name is None:
+        raise IntegrityError("E-NO-GENERATION", str(prefix), expected="a live generation", found="none")
+    live = place.generation(name)
+    descriptor = Descriptor.from_bytes(read_bounded(live / DESCRIPTOR, MAX_DESCRIPTOR))
+    interpreter = live / "bin" / "python"
+    if not os.access(interpreter, os.X_OK):
+        raise HostError(
+            "E-HOST-PYTHON",
+            str(interpreter),
+            expected="the environment's own interpreter",
+            found=f"{os.path.realpath(interpreter)}, which this user cannot start",
+            hint="make it readable for this user, or install with --python PATH",
+        )
+    scripts = str(live / "bin")
     path = os.pathsep.join([scripts, environment.get("PATH", os.defpath)])
     changed = {**environment, **descriptor.content.environment, "PATH": path, "VIRTUAL_ENV": str(place.path)}
-    for name in ("PYTHONHOME", "PYTHONPATH"):
-        changed.pop(name, None)
+    for variable in ("PYTHONHOME", "PYTHONPATH"):
+        changed.pop(variable, None)
     program = words[0] if os.sep in words[0] else find_program(words[0], path) or words[0]
     replace_process([program, *words[1:]], changed)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from envbundle.errors import EnvbundleError, IntegrityError, TrustError, UserInputError
+from envbundle.host.files import host_errors, read_bounded
 from envbundle.host.run import run
-from envbundle.installer.layout import Prefix
+from envbundle.installer.layout import DESCRIPTOR, SIGNATURES, Prefix
 from envbundle.installer.plan import plan
 from envbundle.installer.values import check_values
 from envbundle.installer.verify import require_clean, verify_environment
 from envbundle.progress import SILENT, Reporter
+from envbundle.spec.descriptor import MAX_DESCRIPTOR
 from envbundle.spec.finding import Finding, findings_of
-from envbundle.store.bundle import parse_descriptor, read_bundle
+from envbundle.store.bundle import MAX_SIGNATURE, parse_descriptor, read_bundle
 from envbundle.store.layout import DirectoryStore
 from envbundle.store.read import read_layer
 from envbundle.store.verify import verify_store
-from envbundle.trust.trusted import check_signatures, signature_status
+from envbundle.trust.trusted import accept, check_signatures, signature_status
 
 from .bootstrap_trust import verify_bootstrap
 from .stores import choose_bundle, choose_bundles, trusted_bundle
@@ -26,6 +29,7 @@ from .trust import TrustChoice, policy_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from envbundle.installer.verify import EnvironmentReport
     from envbundle.store.bundle import BundleSummary
 
 SignatureStatus = Literal["verified", "pinned", "unsigned", "untrusted", "bad", "not judged"]
@@ -76,7 +80,7 @@ def verify(
     it cannot be read.
     """
     if Prefix.of(place).home.is_dir():
-        return _environment(place, quick=quick)
+        return _environment(place, quick=quick, trust=trust)
     if (place / "oci-layout").exists() or (place / "index.json").exists() or (place / "blobs").is_dir():
         return _store(place, target=target, trust=trust, reporter=reporter)
     raise UserInputError(
@@ -87,24 +91,66 @@ def verify(
     )
 
 
-def _environment(prefix: Path, *, quick: bool) -> VerifyAnswer:
+def _environment(prefix: Path, *, quick: bool, trust: TrustChoice) -> VerifyAnswer:
     report = verify_environment(prefix, runner=run, quick=quick)
-    findings = report.findings
+    signature, principal, told = _kept_signatures(prefix, report, trust)
+    findings = (*report.findings, *told)
     try:
         require_clean(report)
     except IntegrityError as drift:
         findings = tuple(dict.fromkeys((*findings, *findings_of(drift))))
     return VerifyAnswer(
         kind="environment",
-        ok=report.ok,
-        signature=report.receipt.trust,
-        principal=report.receipt.principal or None,
+        ok=report.ok and not any(finding.severity == "error" for finding in told),
+        signature=signature,
+        principal=principal,
         checked=report.checked,
         modified=report.modified,
         missing=report.missing,
         extra=report.extra,
         findings=findings,
     )
+
+
+def _kept_signatures(
+    prefix: Path, report: EnvironmentReport, trust: TrustChoice
+) -> tuple[SignatureStatus, str | None, tuple[Finding, ...]]:
+    """Judge the signatures that the generation keeps again: what the receipt says of them is not asked.
+
+    They are judged as of the day of the install. Where nobody says whom to trust they must still fit.
+    """
+    generation = Prefix.of(prefix).generation(report.generation)
+    receipt = report.receipt
+    with host_errors(generation):
+        files = sorted((generation / SIGNATURES).glob("*.sig"))
+    try:
+        descriptor = read_bounded(generation / DESCRIPTOR, MAX_DESCRIPTOR)
+        signatures = [read_bounded(path, MAX_SIGNATURE) for path in files]
+        if trust.says_whom and (signatures or trust.bundle_id is not None):
+            policy = policy_of(trust, datetime.fromisoformat(receipt.installed_at.replace("Z", "+00:00")))
+            told = accept(
+                descriptor, signatures, policy=policy, parse=parse_descriptor, subject=str(prefix)
+            ).trust
+            return told.status, told.principal, told.findings
+        check_signatures(descriptor, signatures, subject=str(prefix))
+    except TrustError as fault:
+        return signature_status(fault), None, findings_of(fault)
+    except (EnvbundleError, ValueError) as fault:
+        known = findings_of(fault) if isinstance(fault, EnvbundleError) else ()
+        return "bad", None, known
+    if signatures:
+        return "not judged", None, ()
+    if receipt.trust == "verified":
+        finding = Finding(
+            code="E-RECEIPT",
+            severity="error",
+            subject=f"{prefix}: receipt",
+            expected="the signature that it says was verified",
+            found="no signature beside it",
+            hint="install again",
+        )
+        return "bad", None, (finding,)
+    return receipt.trust, None, ()
 
 
 def _store(place: Path, *, target: str | None, trust: TrustChoice, reporter: Reporter) -> VerifyAnswer:

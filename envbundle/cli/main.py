@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -27,6 +28,8 @@ from .table import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from envbundle.spec.finding import Finding
 
     from .output import Output
 
@@ -81,7 +84,7 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
         module.configure(sub)
         common = sub.add_argument_group("common options")
         common.add_argument("--json", action="store_true", help="print one JSON object on standard output")
-        common.add_argument("-q", "--quiet", action="store_true", help="errors only")
+        common.add_argument("-q", "--quiet", action="store_true", help="no warnings, notes and progress")
         common.add_argument("-v", "--verbose", action="store_true", help="say more")
         sub.set_defaults(execute=module.execute)
     return parser
@@ -117,7 +120,10 @@ def _attempt(words: Sequence[str], chosen: str | None, out: Output) -> None:
         out.failure(error)
     except KeyboardInterrupt:
         out.status = INTERRUPTED
-        out.say("interrupted; nothing half done was left under a final name")
+        if not out.json_mode:
+            out.say("interrupted; nothing half done was left under a final name")
+        out.answer({}, [_interrupted()])
+        out.flush()
     except BrokenPipeError:
         raise
     except OSError as fault:
@@ -129,8 +135,25 @@ def _attempt(words: Sequence[str], chosen: str | None, out: Output) -> None:
         out.status = end.code if isinstance(end.code, int) else 0
 
 
+def _interrupted() -> Finding:
+    from envbundle.spec.finding import Finding
+
+    return Finding(
+        code="E-INTERRUPTED",
+        severity="error",
+        subject="envbundle",
+        found="an interrupt",
+        hint="run the same command again: it goes on",
+    )
+
+
+def _terminated(_signal: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
 def entry() -> NoReturn:
-    """The console script."""
+    """The console script; a request to terminate ends it as an interrupt does, with everything cleaned up."""
+    signal.signal(signal.SIGTERM, _terminated)
     _fill_streams()
     sys.exit(main())
 

@@ -51,9 +51,9 @@ def test_wrong_key(project: Project, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "code"),
     [
-        pytest.param('namespaces="envbundle"', 'namespaces="git"', "E-SIG-NAMESPACE", id="wrong namespace"),
-        pytest.param('namespaces="envbundle"', 'valid-before="20200101Z"', "E-SIG-EXPIRED", id="expired"),
-        pytest.param('namespaces="envbundle"', 'valid-after="29990101Z"', "E-SIG-NOT-YET", id="not yet valid"),
+        pytest.param('namespaces="envbundle,envbundle-bootstrap"', 'namespaces="git"', "E-SIG-NAMESPACE", id="wrong namespace"),
+        pytest.param('namespaces="envbundle,envbundle-bootstrap"', 'valid-before="20200101Z"', "E-SIG-EXPIRED", id="expired"),
+        pytest.param('namespaces="envbundle,envbundle-bootstrap"', 'valid-after="29990101Z"', "E-SIG-NOT-YET", id="not yet valid"),
     ],
 )
 def test_signer_lines(project: Project, tmp_path: Path, old: str, new: str, code: str) -> None:

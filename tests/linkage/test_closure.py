@@ -57,10 +57,11 @@ def test_a_fixed_prefix_makes_absolute_paths_of_it_good() -> None:
 def test_rpath_is_inherited_and_runpath_is_not() -> None:
     inner = placed("lib/libx.so.1", soname="libx.so.1", needed=["liby.so.1"])
     last = placed("deep/liby.so.1", soname="liby.so.1")
-    for keys, elsewhere in (
+    tries: tuple[tuple[dict[str, Any], list[str]], ...] = (
         ({"rpath": "$ORIGIN/../lib:$ORIGIN/../deep"}, []),
         ({"runpath": "$ORIGIN/../lib:$ORIGIN/../deep"}, ["liby.so.1"]),
-    ):
+    )
+    for keys, elsewhere in tries:
         assert loaded(placed(MODULE, needed=["libx.so.1"], **keys), inner, last)[2] == elsewhere
 
 
