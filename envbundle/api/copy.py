@@ -150,7 +150,7 @@ def way(here: Location, there: Location) -> str:
     kinds = (here.kind, there.kind)
     if kinds == ("ssh", "ssh"):
         return "relay"
-    return next((kind for kind in ("ssh", "archive") if kind in kinds), "dir")
+    return next((kind for kind in ("oci", "ssh", "http", "archive") if kind in kinds), "dir")
 
 
 def _streams(here: Location, there: Location, options: TransferOptions) -> int:

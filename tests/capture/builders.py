@@ -1,6 +1,6 @@
 """Living environments, small and real: made by uv, offline, from wheels built here; then edited by hand."""
 
-# ruff: noqa: PTH113, PTH114, PTH115, PTH118 - snapshots of whole trees
+
 
 from __future__ import annotations
 
