@@ -1,7 +1,5 @@
 """A bundle packed elsewhere, on a host with Python and nothing else: the way that docs/bare-hosts.md tells."""
 
-
-
 from __future__ import annotations
 
 import hashlib
@@ -38,7 +36,9 @@ def everything(host: Host, prefix: str, **more: Any) -> None:
 
 def test_the_host_has_nothing(host: Host) -> None:
     modules = ("pip", "ensurepip", "cryptography", "zstandard", "packaging")
-    found = host.run("python3", "-c", f"import importlib.util as u; print([m for m in {modules} if u.find_spec(m)])")
+    found = host.run(
+        "python3", "-c", f"import importlib.util as u; print([m for m in {modules} if u.find_spec(m)])"
+    )
     assert found.out == "[]\n"
     programs = "pip pip3 uv ssh-keygen rsync cc gcc git curl"
     assert host.run("sh", "-c", f"for p in {programs}; do command -v $p; done; true").out == ""
