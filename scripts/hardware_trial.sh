@@ -85,7 +85,7 @@ trial() {
     scratch=$(mktemp -d "$(pwd)/host-XXXXXX")
     trap 'rm -rf "$scratch"' EXIT
     export HOME="$scratch/home" ENVBUNDLE_ALLOWED_SIGNERS="$(pwd)/keys/allowed_signers"
-    unset PYTHONPATH XDG_CACHE_HOME VIRTUAL_ENV LD_LIBRARY_PATH || true
+    unset PYTHONPATH XDG_CACHE_HOME VIRTUAL_ENV || true
     mkdir "$HOME"
     pyz="store/install.pyz"
     date -u '+%Y-%m-%d %H:%M UTC'
