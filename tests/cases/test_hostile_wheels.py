@@ -36,7 +36,13 @@ HASH = record_hash(b"y = 2\n")
 
 def _replaced(path: str, data: bytes | None) -> bytes:
     """Return the wheel with a member's bytes replaced behind RECORD's back, or dropped."""
-    return archive_of([(name, data if name == path else old) for name, old in members_of(app_wheel()) if name != path or data is not None])
+    return archive_of(
+        [
+            (name, data if name == path and data is not None else old)
+            for name, old in members_of(app_wheel())
+            if name != path or data is not None
+        ]
+    )
 
 
 def _record(old: str, new: str) -> bytes:
