@@ -138,11 +138,12 @@ def write_example(folder: Path) -> Example:
     )
     atomic_write(folder / "envbundle.toml", text.encode())
     key, signers = folder / "keys/id_ed25519", folder / "keys/allowed_signers"
-    _write_key(key, signers)
+    write_key(key, signers)
     return Example(folder=folder, manifest=folder / "envbundle.toml", key=key, allowed_signers=signers)
 
 
-def _write_key(key: Path, signers: Path) -> None:
+def write_key(key: Path, signers: Path) -> None:
+    """Write a fresh ed25519 key and a file that trusts it for bundles and bootstraps."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 

@@ -112,8 +112,8 @@ def choose(index: dict[str, Any], archive: str) -> dict[str, Any]:
     served = ["{python} on {machine} with glibc {glibc}".format(**one) for one in sets]
     if not mine and AGAIN not in os.environ:
         for one in sets:
-            other = shutil.which("python" + one["python"])
-            if one["machine"] == machine and other:
+            other = program("python" + one["python"]) if one["machine"] == machine else ""
+            if other:
                 os.environ[AGAIN] = python
                 os.execv(other, [other, archive, *sys.argv[1:]])
     names = sorted({"python" + one["python"] for one in sets if one["machine"] == machine})
@@ -125,6 +125,21 @@ def choose(index: dict[str, Any], archive: str) -> dict[str, Any]:
         found=f"Python {python} on {system}",
         hint="run it with " + " or ".join(names) if names and not mine else "pack for a target like this one",
     )
+
+
+def program(name: str) -> str:
+    """Return a compiled program of that name on PATH or in the usual folders, or ''.
+
+    A script is passed over: version managers put some there that know the name and have no such Python.
+    """
+    folders = [*os.environ.get("PATH", "").split(os.pathsep), "/usr/bin", "/usr/local/bin"]
+    for folder in folders:
+        path = os.path.join(folder, name)
+        if os.path.isabs(path) and os.access(path, os.X_OK):
+            with contextlib.suppress(OSError), open(path, "rb") as stream:
+                if stream.read(4) == b"\x7fELF":
+                    return path
+    return ""
 
 
 def here() -> tuple[str, str, str]:

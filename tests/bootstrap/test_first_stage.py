@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import os
+import shutil
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,12 +129,12 @@ def test_without_a_home_the_next_place_serves(tmp_path: Path) -> None:
 
 
 def test_a_python_that_is_not_served_is_told_which_are(tmp_path: Path) -> None:
-    pyz = write(tmp_path, small_bootstrap(served(OTHER, parts=())))
+    pyz = write(tmp_path, small_bootstrap(served(replace(TARGET, python="3.99"), parts=())))
     done = start(pyz, "install", "store", "--json", PATH="/nonexistent")
     assert (done.status, done.finding["code"]) == (4, "E-BOOTSTRAP-PYTHON")
     assert f"Python {PYTHON} on {TARGET.machine}" in done.finding["found"]
-    assert f"{OTHER.python} on {TARGET.machine}" in done.finding["expected"]
-    assert done.finding["hint"] == f"run it with python{OTHER.python}"
+    assert f"3.99 on {TARGET.machine}" in done.finding["expected"]
+    assert done.finding["hint"] == "run it with python3.99"
     plain = start(pyz, "install", "store", PATH="/nonexistent")
     assert plain.out == ""
     assert plain.err.startswith("error E-BOOTSTRAP-PYTHON: ")
@@ -140,11 +142,19 @@ def test_a_python_that_is_not_served_is_told_which_are(tmp_path: Path) -> None:
 
 def test_another_python_on_path_that_is_served_is_started(tmp_path: Path) -> None:
     pyz = write(tmp_path, small_bootstrap(served(OTHER, parts=())))
-    fake = tmp_path / f"python{OTHER.python}"
-    fake.write_text('#!/bin/sh\necho "$ENVBUNDLE_BOOTSTRAP_PYTHON" "$@"\n')
-    fake.chmod(0o755)
+    (tmp_path / f"python{OTHER.python}").symlink_to(str(shutil.which("echo")))
     done = start(pyz, "install", "a store", PATH=str(tmp_path))
-    assert (done.status, done.out) == (0, f"{PYTHON} {pyz} install a store\n")
+    assert (done.status, done.out) == (0, f"{pyz} install a store\n")
+
+
+def test_a_script_of_that_name_is_no_python(tmp_path: Path) -> None:
+    """Version managers have one for each version that they know of, installed or not."""
+    pyz = write(tmp_path, small_bootstrap(served(replace(TARGET, python="3.99"), parts=())))
+    shim = tmp_path / "python3.99"
+    shim.write_text("#!/bin/sh\nexit 99\n")
+    shim.chmod(0o755)
+    done = start(pyz, "install", "--json", PATH=str(tmp_path))
+    assert (done.status, done.finding["code"]) == (4, "E-BOOTSTRAP-PYTHON")
 
 
 def test_no_circle_of_pythons(tmp_path: Path) -> None:

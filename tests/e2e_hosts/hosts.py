@@ -66,7 +66,7 @@ class Host:
         **env: str,
     ) -> Ran:
         """Run a program in the root as ``user``; ``before`` is shell that runs first, as root, outside of it."""
-        inside = {"PATH": PATH, "HOME": "/root", **env}
+        inside = {"PATH": PATH, "HOME": "/srv/admin", **env}
         named = " ".join(f"{key}={shlex.quote(value)}" for key, value in inside.items())
         command = " ".join(shlex.quote(str(word)) for word in words)
         root = shlex.quote(str(self.root))
@@ -183,3 +183,4 @@ def deliver(host: Host, store: Path, signers: Path) -> None:
     """Carry the store to a host, readable by everybody and writable by nobody but root."""
     shutil.copytree(store, host.path(STICK))
     shutil.copy(signers, host.path(SIGNERS))
+    host.path("/srv/admin").mkdir()

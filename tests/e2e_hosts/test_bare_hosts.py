@@ -1,7 +1,5 @@
 """A bundle packed elsewhere, on a host with Python and nothing else: the way that docs/bare-hosts.md tells."""
 
-
-
 from __future__ import annotations
 
 import hashlib
@@ -38,7 +36,9 @@ def everything(host: Host, prefix: str, **more: Any) -> None:
 
 def test_the_host_has_nothing(host: Host) -> None:
     modules = ("pip", "ensurepip", "cryptography", "zstandard", "packaging")
-    found = host.run("python3", "-c", f"import importlib.util as u; print([m for m in {modules} if u.find_spec(m)])")
+    found = host.run(
+        "python3", "-c", f"import importlib.util as u; print([m for m in {modules} if u.find_spec(m)])"
+    )
     assert found.out == "[]\n"
     programs = "pip pip3 uv ssh-keygen rsync cc gcc git curl"
     assert host.run("sh", "-c", f"for p in {programs}; do command -v $p; done; true").out == ""
@@ -132,13 +132,13 @@ def test_a_flipped_byte_installs_nothing(host: Host) -> None:
 def test_mounted_noexec_everywhere_it_says_where_it_looked(host: Host) -> None:
     mounts = "; ".join(
         f"mount -t tmpfs -o noexec,mode=1777 tmpfs $R{place}"
-        for place in ("/root", "/tmp", "/var/tmp", "/dev/shm", "/mnt")
+        for place in ("/srv/admin", "/tmp", "/var/tmp", "/dev/shm", "/mnt")
     )
     done = host.bare("--version", before=mounts, cwd="/mnt")
     assert (done.status, done.codes) == (4, ["E-BOOTSTRAP-CACHE"]), done.err
     found = done.answer["findings"][0]["found"]
     assert found.count("mounted noexec") == 5
-    assert "/root/.cache/envbundle-bootstrap: mounted noexec" in found
+    assert "/srv/admin/.cache/envbundle-bootstrap: mounted noexec" in found
     assert "ENVBUNDLE_BOOTSTRAP_CACHE=" in done.answer["findings"][0]["hint"]
     named = host.run(
         "python3",
@@ -181,19 +181,19 @@ def test_one_file_serves_both_pythons_and_a_bundle_for_the_other_is_refused(host
 
 
 def test_b31_an_interpreter_that_the_user_cannot_reach(host: Host) -> None:
-    private = host.path("/root/private/bin")
+    private = host.path("/srv/private/bin")
     private.mkdir(parents=True, exist_ok=True)
-    host.path("/root").chmod(0o700)
+    host.path("/srv/private").chmod(0o700)
     target = private / f"python{host.python}"
     if not target.exists():
         target.symlink_to(f"/usr/bin/python{host.python}")
     folder = host.path("/srv/other-user")
     folder.mkdir(exist_ok=True)
     os.chown(folder, USER, USER)
-    words = ("--python", f"/root/private/bin/python{host.python}")
+    words = ("--python", f"/srv/private/bin/python{host.python}")
     done = host.install("/srv/other-user/env", *words, user=USER, HOME="/srv/other-user")
     assert (done.status, done.codes) == (4, ["E-HOST-PYTHON"])
-    assert f"/root/private/bin/python{host.python}" in done.answer["findings"][0]["found"]
+    assert f"/srv/private/bin/python{host.python}" in done.answer["findings"][0]["found"]
     assert list(folder.glob("env*")) == []
 
 

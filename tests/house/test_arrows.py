@@ -20,7 +20,7 @@ ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "progress": set(),
     "schemas": set(),
-    "bootstrap": set(),
+    "bootstrap": {"cli"},  # by name, once it is unpacked
     "spec": set(),
     "host": {"spec"},
     "inspection": {"spec"},
