@@ -94,6 +94,7 @@ def copy(
     trust: TrustChoice,
     check: bool = False,
     dry_run: bool = False,
+    via: str | None = None,
     pipes: Pipes | None = None,
     options: TransferOptions = DEFAULTS,
 ) -> CopyAnswer:
@@ -102,6 +103,14 @@ def copy(
     Trust is judged where ``trust`` says by whom, integrity always. Raises as ``copy_bundle`` does.
     """
     here, there = parse_location(source), parse_location(destination)
+    if (via == "relay") != (way(here, there) == "relay") and via is not None:
+        raise UserInputError(
+            "E-VIA",
+            f"--via {via}",
+            expected="relay between two ssh:// hosts, direct elsewhere",
+            found=f"{here.kind} to {there.kind}",
+            hint="leave --via out; `envbundle route SRC DST` says which way is taken and why",
+        )
     findings: list[Finding] = []
     judge = _judge(policy_of(trust) if trust.says_whom else None, findings)
     if "pipe" in (here.kind, there.kind):

@@ -360,6 +360,11 @@ class FarStore:
             raise
         return fd
 
+    def op_burst(self, head: dict[str, Any], _: bytes) -> Reply:
+        """Return random bytes, so that somebody may see how fast they come."""
+        body = os.urandom(min(int(head["size"]), 16 * STEP))
+        return state_crc({}, body), body
+
     def op_free(self, _: dict[str, Any], __: bytes) -> Reply:
         """Return the bytes and the files that can still be written there."""
         volume = os.statvfs(self.root)
