@@ -1,6 +1,7 @@
 """Seeded cuts: whatever ends a copy, the same copy goes on, sends little twice, and ends byte-equal.
 
-200 seeds each over a far end, a web server and a registry. A seed decides after how many bytes the connection
+Up to 200 seeds each over a far end, a web server and a registry, as many as fit into half a minute (all with
+ENVBUNDLE_ALL_SEEDS=1). A seed decides after how many bytes the connection
 ends, again and again, until a run comes through.
 """
 
@@ -26,14 +27,13 @@ from envbundle.transfer.registry import Registry, parse_reference
 from tests.transfer.far import local_store
 from tests.transfer.web_server import WebServer
 
-from .cuts import STREAMS, TAG, check, cut_far_ends, make_source, sizes
+from .cuts import STREAMS, TAG, check, cut_far_ends, make_source, seeds_within, sizes
 from .registry import DockerRegistry, Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.e2e
-SEEDS = 200
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +42,13 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> DirectoryStore:
 
 
 def test_over_a_far_end(tmp_path: Path, source: DirectoryStore) -> None:
-    cut_far_ends(tmp_path, source, range(SEEDS))
+    cut_far_ends(tmp_path, source, seeds_within(30))
 
 
 def test_over_a_web_server(tmp_path: Path, source: DirectoryStore) -> None:
     server = WebServer(source.path)
     try:
-        for seed in range(SEEDS):
+        for seed in seeds_within(25):
             chance = random.Random(seed)
             server.cuts = chance.randrange(40)
             server.asked.clear()
@@ -79,7 +79,7 @@ def proxy(tmp_path: Path) -> Iterator[Proxy]:
 
 def test_over_a_registry(tmp_path: Path, source: DirectoryStore, proxy: Proxy) -> None:
     total, largest = sizes(source)
-    for seed in range(SEEDS):
+    for seed in seeds_within(25):
         chance = random.Random(seed)
         reference = parse_reference(f"{proxy.host}/seed{seed}")
         cuts = 0
