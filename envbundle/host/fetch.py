@@ -350,7 +350,7 @@ def _local_page(url: str, limit: int) -> Page | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a server answered: status, headers by lower-case name, body, and ``url`` after redirects."""
+    """What a server answered: status, headers by lower-case name, body; ``url`` is that after redirects."""
 
     status: int
     headers: dict[str, str]
