@@ -14,6 +14,7 @@ from envbundle.store.layout import DirectoryStore
 from envbundle.transfer.copy import CopyResult, copy_bundle
 from envbundle.transfer.far_store import FarStore
 from envbundle.transfer.location import Location, open_destination, open_location, opened, parse_location
+from envbundle.transfer.oci import OciStore
 from envbundle.transfer.options import DEFAULTS, TransferOptions
 from envbundle.transfer.ssh import ssh_words
 from envbundle.transfer.stream import receive_bundles, send_bundles
@@ -143,7 +144,9 @@ def copy(
             )
             for bundle in bundles
         )
-        beside = copy_bootstrap(store, far, policy, dry_run=dry_run)
+        beside = BootstrapAnswer()
+        if not isinstance(far, OciStore) or not far.reference.tag:  # one tag is one bundle
+            beside = copy_bootstrap(store, far, policy, dry_run=dry_run)
     return CopyAnswer(results=results, findings=(*findings, *beside.findings), bootstrap=beside)
 
 
