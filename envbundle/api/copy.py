@@ -14,6 +14,7 @@ from envbundle.store.layout import DirectoryStore
 from envbundle.transfer.copy import CopyResult, copy_bundle
 from envbundle.transfer.far_store import FarStore
 from envbundle.transfer.location import Location, open_destination, open_location, opened, parse_location
+from envbundle.transfer.oci import OciStore
 from envbundle.transfer.options import DEFAULTS, TransferOptions
 from envbundle.transfer.ssh import ssh_words
 from envbundle.transfer.stream import receive_bundles, send_bundles
@@ -97,6 +98,7 @@ def copy(
     trust: TrustChoice,
     check: bool = False,
     dry_run: bool = False,
+    via: str | None = None,
     pipes: Pipes | None = None,
     options: TransferOptions = DEFAULTS,
 ) -> CopyAnswer:
@@ -105,6 +107,14 @@ def copy(
     Trust is judged where ``trust`` says by whom, integrity always. Raises as ``copy_bundle`` does.
     """
     here, there = parse_location(source), parse_location(destination)
+    if (via == "relay") != (way(here, there) == "relay") and via is not None:
+        raise UserInputError(
+            "E-VIA",
+            f"--via {via}",
+            expected="relay between two ssh:// hosts, direct elsewhere",
+            found=f"{here.kind} to {there.kind}",
+            hint="leave --via out; `envbundle route SRC DST` says which way is taken and why",
+        )
     findings: list[Finding] = []
     policy = policy_of(trust) if trust.says_whom else None
     judge = _judge(policy, findings)
@@ -134,7 +144,9 @@ def copy(
             )
             for bundle in bundles
         )
-        beside = copy_bootstrap(store, far, policy, dry_run=dry_run)
+        beside = BootstrapAnswer()
+        if not isinstance(far, OciStore) or not far.reference.tag:  # one tag is one bundle
+            beside = copy_bootstrap(store, far, policy, dry_run=dry_run)
     return CopyAnswer(results=results, findings=(*findings, *beside.findings), bootstrap=beside)
 
 

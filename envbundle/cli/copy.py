@@ -34,6 +34,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help="hash again what the destination already holds")
     parser.add_argument("--dry-run", action="store_true", help="say what would go; send nothing")
     parser.add_argument(
+        "--via",
+        choices=("relay", "direct"),
+        default=None,
+        help="with both ends on other hosts: through this machine's memory (relay, the default)",
+    )
+    parser.add_argument(
         "--streams", type=int, default=2, metavar="N", help="blobs under way at once (default: 2)"
     )
     parser.add_argument(
@@ -88,6 +94,7 @@ def execute(args: argparse.Namespace, out: Output) -> int:
         target=args.target,
         check=args.check,
         dry_run=args.dry_run,
+        via=args.via,
         options=transfer_options(args, out),
         pipes=pipes,
         trust=TrustChoice(

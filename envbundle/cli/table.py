@@ -10,6 +10,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("plan", "show what a lock would bring to a target and what it was judged on"),
     "pack": ("pack", "make signed bundles of locked targets in a store"),
     "sign": ("sign", "add a signature to a bundle in a store"),
+    "route": ("route", "say which way a copy would take, and how fast it is"),
     "copy": ("copy", "copy a bundle from one store to another"),
     "verify": ("verify", "check every byte of a store or of an installed environment"),
     "install": ("install", "install a bundle under a prefix, verified, in one atomic step"),

@@ -284,8 +284,9 @@ class ArchiveStore:
     def put_extra(self, name: str, data: bytes) -> None:
         """See ``Store.put_extra``."""
         with self._lock:
-            self._extras[check_extra_name(name)] = self._append(name, (data,), len(data))
-            self._dirty = self._dropped = True
+            self._dropped = self._dropped or check_extra_name(name) in self._extras
+            self._extras[name] = self._append(name, (data,), len(data))
+            self._dirty = True
 
     def leftovers(self) -> tuple[str, ...]:
         """See ``Store.leftovers``: a part that nobody writes is taken up by the next run."""
@@ -349,7 +350,8 @@ class ArchiveStore:
             if place.fd != self._part:
                 self._append(BLOBS + digest.hex, _pieces(place), place.size)
         for name, place in sorted(self._extras.items()):
-            self._append(name, _pieces(place), place.size)
+            if place.fd != self._part:
+                self._append(name, _pieces(place), place.size)
         layout, index = canonical(LAYOUT), self._index.to_bytes()
         self._append(LAYOUT_FILE, (layout,), len(layout))
         self._append(INDEX_FILE, (index,), len(index))

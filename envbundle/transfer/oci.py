@@ -6,7 +6,7 @@
 * Signatures are layers of the manifest, so that a registry needs no referrers API, and one pull brings
   them.
 * A blob of another repository of the same registry is mounted, not sent.
-* Files beside a layout have no place in a registry: they are not carried.
+* Files beside a layout have no place in a registry; the artifact that holds the same bytes is carried.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from envbundle.store.oci import (
     LAYOUT_FILE,
     MEDIA_MANIFEST,
     REF_NAME,
+    TITLE,
     ImageIndex,
     ImageManifest,
     TagEntry,
@@ -236,9 +237,12 @@ class OciStore:
         raise HostError("E-NOT-FOUND", f"{self.name}: {name}", expected="a file", found="a registry")
 
     def put_extra(self, name: str, data: bytes) -> None:
-        """Refuse: a registry has no place for it."""
-        found = f"a registry, and {len(data)} bytes"
-        raise HostError("E-READ-ONLY", f"{self.name}: {name}", expected="a folder", found=found)
+        """Do nothing for a file that an artifact here holds: a registry has no other place. Refuse others."""
+        digest = Digest.of(data)
+        held = [ImageManifest.from_bytes(manifest) for manifest in tuple(self._manifests.values())]
+        if not any(i.digest == digest and i.annotations.get(TITLE) == name for m in held for i in m.layers):
+            found = f"a registry, and {len(data)} bytes that no artifact of it names"
+            raise HostError("E-READ-ONLY", f"{self.name}: {name}", expected="a folder", found=found)
 
     def leftovers(self) -> tuple[str, ...]:
         """See ``Store.leftovers``."""

@@ -119,6 +119,14 @@ def parse_ssh(text: str) -> SshAddress:
     )
 
 
+def is_plain_address(user: str, host: str, port: str) -> bool:
+    """Whether the three are of characters that mean nothing to any shell."""
+    plain = re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", user) and re.fullmatch(
+        r"[A-Za-z0-9_][A-Za-z0-9._:-]*", host
+    )
+    return bool(plain) and port.isascii() and port.isdecimal()
+
+
 def _refused(text: str, found: str) -> UserInputError:
     return UserInputError(
         "E-LOCATION",

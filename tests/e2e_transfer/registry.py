@@ -47,13 +47,14 @@ class DockerRegistry:
 @dataclass
 class Proxy:
     """Passes requests to ``port``. ``token``: everything needs one; ``cuts``: how many PATCHes
-    are cut in the middle; with ``forwarding`` the registry gets their first half."""
+    are cut in the middle; ``drop_after``: no request gets more bytes than these in all; with ``forwarding`` the registry gets their first half."""
 
     port: int
     token: bool = False
     flip: bool = False
     cuts: int = 0
     forwarding: bool = False
+    drop_after: int | None = None
     received: int = 0
     asked: list[str] = field(default_factory=list)
 
@@ -82,8 +83,14 @@ class Proxy:
     def handle(self, request: BaseHTTPRequestHandler) -> None:
         length = int(request.headers.get("Content-Length") or 0)
         cut = request.command == "PATCH" and self.cuts > 0
-        body = request.rfile.read(length // 2 if cut else length)
+        left = length if self.drop_after is None else min(length, self.drop_after)
+        body = request.rfile.read(min(left, length // 2) if cut else left)
         self.received += len(body)
+        if self.drop_after is not None:
+            self.drop_after -= len(body)
+            if len(body) < length:
+                request.close_connection = True
+                return
         self.asked.append(f"{request.command} {request.path}")
         if request.path.startswith("/token"):
             good = request.headers.get("Authorization") == f"Basic {LOGIN}"

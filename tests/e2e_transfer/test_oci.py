@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from envbundle.errors import IntegrityError, TransferError
+from envbundle.errors import HostError, IntegrityError, TransferError
 from envbundle.host.fetch import Web
 from envbundle.spec.digest import Digest
+from envbundle.store.artifact import ArtifactFile, commit_artifact, read_artifact
 from envbundle.store.bundle import read_bundle
 from envbundle.store.layout import DirectoryStore, Store
 from envbundle.store.oci import ImageIndex
@@ -128,7 +129,16 @@ class TestOciStore(StoreConformance):
         assert verify_store(store, workers=3) == []
 
     def test_files_beside_the_layout(self, store: Store) -> None:
+        with pytest.raises(HostError):
+            store.put_extra("install.pyz", b"zip")
+        files = [ArtifactFile(name="install.pyz", media="application/zip", data=b"zip")]
+        commit_artifact(store, tag="install.pyz", artifact="application/x-test", files=files)
+        store.put_extra("install.pyz", b"zip")
         assert store.extras() == ()
+        assert isinstance(store, OciStore)
+        store._index = None
+        assert read_artifact(store, "install.pyz", "application/x-test") == tuple(files)
+        assert verify_store(store, workers=1) == []
 
     def test_documents_are_what_the_index_reads(self, store: Store) -> None:
         put_bundle(store)

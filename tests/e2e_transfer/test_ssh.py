@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import shutil
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -167,6 +168,28 @@ def test_the_ends_faults_are_told_apart(hosts: Hosts, tmp_path: Path) -> None:
         )
         assert done.returncode == 4
         assert named in done.stderr
+
+
+def test_route_tells_which_ways_there_are(hosts: Hosts, tmp_path: Path) -> None:
+    hosts.add("a")
+    hosts.add("b", extra="ForceCommand /bin/false")
+    env = {**os.environ, "ENVBUNDLE_SSH": " ".join(hosts.ssh)}
+
+    def route(destination: str) -> tuple[int, dict[str, Any]]:
+        words = [ENVBUNDLE, "route", f"ssh://a{tmp_path}/x", destination, "--json"]
+        done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+        return done.returncode, json.loads(done.stdout)
+
+    status, found = route(f"ssh://a{tmp_path}/y")
+    assert (status, found["via"]) == (0, "relay")
+    legs = {(leg["from"], leg["to"]): leg for leg in found["legs"]}
+    assert legs["a", "here"]["rate"] > 100_000
+    assert not legs["a", "a"]["reachable"]  # the host has no key of its own for itself
+    status, found = route(f"ssh://b{tmp_path}/y")
+    assert (status, found["via"]) == (4, "")
+    assert "b:" in found["why"]
+    status, found = route(str(tmp_path))
+    assert (status, found["via"], len(found["legs"])) == (0, "ssh", 1)
 
 
 @contextlib.contextmanager
