@@ -7,9 +7,14 @@ ssh-keygen:openssh-client
 ssh-agent:openssh-client
 sshd:openssh-server
 rsync:rsync
+docker-registry:docker-registry
+fish:fish
+zsh:zsh
 skopeo:skopeo
 ip:iproute2
 unshare:util-linux
+debootstrap:debootstrap
+chroot:coreutils
 mount:mount
 mkfs.xfs:xfsprogs
 fish:fish

@@ -452,6 +452,9 @@ def shared_object(
     weak_versions: Mapping[str, Sequence[str]] | None = None,
     undefined: Sequence[str] = (),
     exported: Sequence[str] = (),
+    symbol_versions: Mapping[str, str] | None = None,
+    gnu_hash: bool = False,
+    weak: Sequence[str] = (),
     bits: int = 64,
     order: str = "<",
     machine: int = 62,
@@ -460,7 +463,9 @@ def shared_object(
 ) -> bytes:
     """Return a shared object that a loader maps: dynamic table, symbols, version needs, ``sections``.
 
-    ``versions`` maps a soname to symbol versions wanted of it. Exported symbols are absolute ones.
+    ``versions`` maps a soname to symbol versions wanted of it; ``symbol_versions`` binds undefined symbols
+    to them. Exported symbols are absolute ones; undefined ones named in ``weak`` are weak. ``gnu_hash``
+    writes the symbol count as DT_GNU_HASH does, in one bucket.
     """
     wide = bits == 64
     text = bytearray(b"\0")
@@ -473,12 +478,19 @@ def shared_object(
     symbol = struct.Struct(order + ("IBBHQQ" if wide else "IIIBBH"))
     symbols = bytes(symbol.size)
     for name, section, value in [(n, 0, 0) for n in undefined] + [(n, 0xFFF1, 1) for n in exported]:
-        row = (string(name), 0x12, 0, section, value, 0)
-        symbols += symbol.pack(*(row if wide else (row[0], value, 0, 0x12, 0, section)))
+        info = 0x22 if name in weak else 0x12
+        row = (string(name), info, 0, section, value, 0)
+        symbols += symbol.pack(*(row if wide else (row[0], value, 0, info, 0, section)))
     count = len(symbols) // symbol.size
     hashes = struct.pack(order + "II", 1, count) + struct.pack(order + "I", 1 if count > 1 else 0)
     hashes += b"".join(struct.pack(order + "I", i + 1 if 0 < i < count - 1 else 0) for i in range(count))
+    if gnu_hash:
+        first = 1 + len(undefined)
+        hashes = struct.pack(order + "4I", 1, first, 1, 0) + bytes(8 if wide else 4)
+        hashes += struct.pack(order + "I", first if exported else 0)
+        hashes += b"".join(struct.pack(order + "I", 2 * i | (i == count - 1)) for i in range(first, count))
     needs = b""
+    numbers: dict[str, int] = {}
     wanted = [(soname_, v, 0) for soname_, vs in (versions or {}).items() for v in vs]
     wanted += [(soname_, v, 2) for soname_, vs in (weak_versions or {}).items() for v in vs]
     files = sorted({file for file, _, _ in wanted})
@@ -488,17 +500,21 @@ def shared_object(
         needs += struct.pack(order + "HHIII", 1, len(mine), string(file), 16, following)
         for index, (v, flag) in enumerate(mine):
             more = 16 if index + 1 < len(mine) else 0
-            needs += struct.pack(order + "IHHII", sysv_hash(v), flag, 2 + index, string(v), more)
+            numbers.setdefault(v, 2 + len(numbers))
+            needs += struct.pack(order + "IHHII", sysv_hash(v), flag, numbers[v], string(v), more)
     rows = [(1, string(name)) for name in needed]
     rows += [(tag, string(value)) for tag, value in ((14, soname), (15, rpath), (29, runpath)) if value]
-    tags = [4, 5, 6, 10, 11] + ([0x6FFFFFF0, 0x6FFFFFFE, 0x6FFFFFFF] if needs else []) + [0]
+    bound = [numbers[version] if (version := (symbol_versions or {}).get(n)) else 1 for n in (*undefined, *exported)]
+    table_of_versions = b"".join(struct.pack(order + "H", number) for number in (0, *bound))
+    hash_tag = 0x6FFFFEF5 if gnu_hash else 4
+    tags = [hash_tag, 5, 6, 10, 11] + ([0x6FFFFFF0, 0x6FFFFFFE, 0x6FFFFFFF] if needs else []) + [0]
     pair = struct.Struct(order + ("qQ" if wide else "iI"))
     length = (len(rows) + len(tags)) * pair.size
     parts = [
         Part(".hash", hashes, kind=5, link=2),
         Part(".dynsym", symbols, kind=11, link=3, info=1, entry_size=symbol.size),
         Part(".dynstr", bytes(text), kind=3),
-        Part(".gnu.version", struct.pack(order + "H", 1) * count, kind=0x6FFFFFFF, link=2, entry_size=2),
+        Part(".gnu.version", table_of_versions, kind=0x6FFFFFFF, link=2, entry_size=2),
         Part(".gnu.version_r", needs, kind=0x6FFFFFFE, link=3, info=len(files)),
         Part(".dynamic", bytes(length), kind=6, flags=3, link=3, entry_size=pair.size),
         *(Part(name, data) for name, data in (sections or {}).items()),
@@ -506,7 +522,7 @@ def shared_object(
     dynamic: list[bytes] = []
 
     def headers(offsets: dict[str, int], loaded: int) -> bytes:
-        values = {4: ".hash", 5: ".dynstr", 6: ".dynsym", 0x6FFFFFF0: ".gnu.version"}
+        values = {hash_tag: ".hash", 5: ".dynstr", 6: ".dynsym", 0x6FFFFFF0: ".gnu.version"}
         values[0x6FFFFFFE] = ".gnu.version_r"
         fixed = {10: len(text), 11: symbol.size, 0x6FFFFFFF: len(files), 0: 0}
         table = [*rows, *((tag, offsets[values[tag]] if tag in values else fixed[tag]) for tag in tags)]

@@ -16,6 +16,7 @@ from envbundle.inspection.report import inspect_json
 from envbundle.inspection.scan import scan_file, worth_scanning
 from envbundle.inspection.wheel import read_wheel, scan_wheel
 from envbundle.progress import SILENT, Reporter
+from envbundle.resolver.inspected import compiler_notes, judge_inspected
 from envbundle.spec.finding import Finding, findings_of
 from envbundle.spec.target import Arch
 
@@ -73,7 +74,11 @@ def inspect(
         except EnvbundleError as fault:
             seen.findings += findings_of(fault)
     value = inspect_json(seen.scans, seen.distributions, chosen, driver=driver)
-    findings = (*seen.findings, *(Finding.from_dict(finding) for finding in value.pop("findings")))
+    findings = (
+        *seen.findings,
+        *compiler_notes(seen.scans),
+        *(Finding.from_dict(finding) for finding in value.pop("findings")),
+    )
     nothing = chosen is not None and any(
         row["verdict"] == "none" for item in value["files"] for row in item["verdicts"].values()
     )
@@ -113,6 +118,7 @@ def _wheel(path: Path, name: str, seen: _Seen, *, kernels: bool, reporter: Repor
 def _folder(folder: Path, name: str, seen: _Seen, *, kernels: bool, reporter: Reporter) -> None:
     owners = dict(_owners(folder))
     owned: dict[tuple[str, str], list[FileScan]] = {key: [] for key in owners.values()}
+    placed: dict[str, FileScan] = {}
     reporter.start(f"inspect {name}", unit="files")
     for path in _files(folder):
         reporter.advance(f"inspect {name}")
@@ -122,11 +128,14 @@ def _folder(folder: Path, name: str, seen: _Seen, *, kernels: bool, reporter: Re
             continue
         scan = _scan(path, f"{name.rstrip('/')}/{path.relative_to(folder).as_posix()}", kernels=kernels)
         seen.scans.append(scan)
+        placed[path.relative_to(folder).as_posix()] = scan
         owner = owners.get(path)
         if owner is not None:
             owned[owner].append(scan)
     reporter.finish(f"inspect {name}")
     seen.distributions += [(*key, scans) for key, scans in sorted(owned.items())]
+    named = {path: owner for path in placed if (owner := owners.get(folder / path)) is not None}
+    seen.findings += judge_inspected(placed, named, prefix=str(folder.resolve()))
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -56,14 +56,7 @@ def open_manifest(path: Path) -> OpenManifest:
 
 def _refuse_what_is_not_built(manifest: Manifest, path: str) -> None:
     """Refuse keys of the agreed manifest that no code carries out yet: silence would be a promise."""
-    tables = [("package", manifest.packages)]
-    tables += [(f"target.{spec.target.name}.package", spec.packages) for spec in manifest.targets]
-    wanted = [
-        (f"{table}.{name}.build", "build the wheel yourself and name its folder in [resolve] find-links")
-        for table, packages in tables
-        for name, policy in packages
-        if policy.build is not None
-    ]
+    wanted = []
     if manifest.layout.interpreter == "bundled":
         wanted.append(("layout.interpreter", 'use interpreter = "host" and a Python of that version there'))
     if wanted:

@@ -182,8 +182,8 @@ class ProcessPipe:
         self._closing = threading.Lock()
 
     def _drained(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            while block := os.read(self._stderr.fileno(), 8192):
+        with self._stderr as stream, contextlib.suppress(OSError, ValueError):
+            while block := os.read(stream.fileno(), 8192):
                 self._errors += block
                 del self._errors[: -self.KEPT]
 
@@ -228,10 +228,9 @@ class ProcessPipe:
             return process.returncode
 
     def let_go(self) -> None:
-        """Close the outputs, after whoever reads them has ended."""
-        for stream in (self._stdout, self._stderr):
-            with contextlib.suppress(OSError, ValueError):
-                stream.close()
+        """Close the output, after whoever reads it has ended; standard error goes with its last writer."""
+        with contextlib.suppress(OSError, ValueError):
+            self._stdout.close()
 
 
 def open_pipe(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None) -> ProcessPipe:

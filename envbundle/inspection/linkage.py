@@ -15,6 +15,8 @@ from envbundle.spec.coverage import Needs
 from .elf import MACHINES, PT_DYNAMIC, PT_INTERP, PT_LOAD, Elf, ElfError, Segment, read_segments
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .source import Source
 
 _NEEDED, _STRTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 10, 14, 15, 29
@@ -24,18 +26,23 @@ _MAX_ENTRIES = 1 << 16
 _MAX_STRING = 1 << 16
 
 
+def open_dynamic(source: Source, elf: Elf) -> Dynamic | None:
+    """Return the file's dynamic table, None where it has none; raises ``ElfError`` where it is damaged."""
+    segments = read_segments(source, elf)
+    dynamic = next((segment for segment in segments if segment.type == PT_DYNAMIC), None)
+    return None if dynamic is None or not dynamic.size else Dynamic(source, elf, segments, dynamic)
+
+
 def read_needs(source: Source, elf: Elf) -> Needs:
     """Return what the file needs; raises ``ElfError`` where its dynamic table is damaged."""
-    segments = read_segments(source, elf)
     machine = MACHINES.get(elf.machine, f"em_{elf.machine}")
     interpreter = None
-    for segment in segments:
+    for segment in read_segments(source, elf):
         if segment.type == PT_INTERP:
             interpreter = _text(source.read(segment.offset, min(segment.size, _MAX_STRING)))
-    dynamic = next((segment for segment in segments if segment.type == PT_DYNAMIC), None)
-    if dynamic is None or not dynamic.size:
+    table = open_dynamic(source, elf)
+    if table is None:
         return Needs(machine=machine, interpreter=interpreter)
-    table = _Dynamic(source, elf, segments, dynamic)
     versions, weak = table.versions()
     return Needs(
         machine=machine,
@@ -49,11 +56,11 @@ def read_needs(source: Source, elf: Elf) -> Needs:
     )
 
 
-class _Dynamic:
+class Dynamic:
     """The dynamic table of one file."""
 
     def __init__(self, source: Source, elf: Elf, segments: tuple[Segment, ...], dynamic: Segment) -> None:
-        self._source, self._elf = source, elf
+        self._source, self.elf = source, elf
         self._loads = [segment for segment in segments if segment.type == PT_LOAD]
         layout = struct.Struct(elf.order + ("qQ" if elf.bits == 64 else "iI"))
         size = min(dynamic.size, elf.end - dynamic.offset, _MAX_ENTRIES * layout.size)
@@ -65,23 +72,31 @@ class _Dynamic:
             if tag == 0:
                 break
             self._rows.append((tag, value))
-        self._table = dynamic.offset
-        self._text = b""
+        self.offset = dynamic.offset
 
-    def _value(self, tag: int) -> int | None:
+    def value(self, tag: int) -> int | None:
+        """Return the value of the first row with ``tag``."""
         return next((value for own, value in self._rows if own == tag), None)
 
-    def _offset(self, address: int) -> int:
+    def read(self, offset: int, count: int, what: str) -> bytes:
+        """Return exactly ``count`` bytes of the file from ``offset``; raises ``ElfError`` naming ``what``."""
+        data = self._source.read(offset, count) if offset + count <= self.elf.end else b""
+        if len(data) < count:
+            raise ElfError(min(offset, self.elf.end), f"{what}, {count} bytes", "the end of the file")
+        return data
+
+    def at(self, address: int) -> int:
+        """Return the offset of what is loaded at ``address``."""
         for load in self._loads:
             if load.address <= address < load.address + load.size:
                 return load.offset + address - load.address
-        raise ElfError(self._table, "addresses inside the loaded file", hex(address))
+        raise ElfError(self.offset, "addresses inside the loaded file", hex(address))
 
     def _string(self, index: int) -> str:
-        base, size = self._value(_STRTAB), self._value(_STRSZ) or 0
+        base, size = self.value(_STRTAB), self.value(_STRSZ) or 0
         if base is None or not 0 <= index < max(size, 1):
-            raise ElfError(self._table, f"a string within {size} bytes", str(index))
-        offset = self._offset(base) + index
+            raise ElfError(self.offset, f"a string within {size} bytes", str(index))
+        offset = self.at(base) + index
         data = self._source.read(offset, min(size - index, 256))
         if b"\0" not in data:
             data = self._source.read(offset, min(size - index, _MAX_STRING))
@@ -95,12 +110,22 @@ class _Dynamic:
         """Return the hard and the weak version needs, by soname."""
         hard: dict[str, set[str]] = {}
         weak: dict[str, set[str]] = {}
-        address, count = self._value(_VERNEED), self._value(_VERNEEDNUM) or 0
+        for soname, name, flags, _ in self._needed_versions():
+            (weak if flags & _WEAK else hard).setdefault(soname, set()).add(self._string(name))
+        return _frozen(hard), _frozen(weak)
+
+    def version_files(self) -> dict[int, str]:
+        """Return the soname that each version number of DT_VERSYM asks."""
+        return {number & 0x7FFF: soname for soname, _, _, number in self._needed_versions()}
+
+    def _needed_versions(self) -> Iterator[tuple[str, int, int, int]]:
+        """Yield (soname, offset of the version's name, flags, number)."""
+        address, count = self.value(_VERNEED), self.value(_VERNEEDNUM) or 0
         if address is None or not count:
-            return (), ()
-        file_layout = struct.Struct(self._elf.order + "HHIII")
-        name_layout = struct.Struct(self._elf.order + "IHHII")
-        at = self._offset(address)
+            return
+        file_layout = struct.Struct(self.elf.order + "HHIII")
+        name_layout = struct.Struct(self.elf.order + "IHHII")
+        at = self.at(address)
         budget = _MAX_ENTRIES
         for _ in range(min(count, _MAX_ENTRIES)):
             _, names, file, first, following = self._unpack(file_layout, at)
@@ -110,20 +135,19 @@ class _Dynamic:
                 budget -= 1
                 if budget < 0:
                     raise ElfError(at, f"at most {_MAX_ENTRIES} version needs", "more")
-                _, flags, _, name, more = self._unpack(name_layout, where)
-                (weak if flags & _WEAK else hard).setdefault(soname, set()).add(self._string(name))
+                _, flags, number, name, more = self._unpack(name_layout, where)
+                yield soname, name, flags, number
                 if not more:
                     break
                 where += more
             if not following:
                 break
             at += following
-        return _frozen(hard), _frozen(weak)
 
     def _unpack(self, layout: struct.Struct, offset: int) -> tuple[int, ...]:
         data = self._source.read(offset, layout.size)
-        if len(data) < layout.size or offset + layout.size > self._elf.end:
-            raise ElfError(min(offset, self._elf.end), "a version need", "the end of the file")
+        if len(data) < layout.size or offset + layout.size > self.elf.end:
+            raise ElfError(min(offset, self.elf.end), "a version need", "the end of the file")
         return layout.unpack(data)
 
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from envbundle.errors import IntegrityError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 STORED, DEFLATED = 0, 8
-STRIDE = 8 << 20
+STRIDE = 2 << 20
 _PIECE = 1 << 16
 _OUTPUT = 1 << 20
 
@@ -49,11 +49,23 @@ class MemberStream(io.RawIOBase):
     where the member inflates to more than declared, E-WHEEL-ZIP where it is cut off or corrupt.
     """
 
-    def __init__(self, stream: BinaryIO, entry: ZipEntry, subject: str, *, rewinds: bool = True) -> None:
-        """Read ``entry`` from ``stream``. Without ``rewinds`` no inflater states are kept."""
+    def __init__(
+        self,
+        stream: BinaryIO,
+        entry: ZipEntry,
+        subject: str,
+        *,
+        rewinds: bool = True,
+        watch: Callable[[bytes], None] | None = None,
+    ) -> None:
+        """Read ``entry`` from ``stream``. Without ``rewinds`` no inflater states are kept.
+
+        ``watch`` is given every byte once, in order, as it comes by for the first time; ``drain`` gives the
+        rest.
+        """
         super().__init__()
         self._stream, self._entry, self._subject = stream, entry, subject
-        self._rewinds = rewinds
+        self._rewinds, self._watch = rewinds, watch
         self._position = 0
         self._checked, self._crc = 0, 0
         self._inflater: Any = zlib.decompressobj(-15)
@@ -118,6 +130,8 @@ class MemberStream(io.RawIOBase):
         """Take bytes into the CRC as they come by for the first time."""
         if offset == self._checked:
             self._crc = zlib.crc32(data, self._crc)
+            if self._watch is not None:
+                self._watch(data)
             self._checked += len(data)
             if self._checked == self._entry.size and self._crc != self._entry.crc:
                 raise self._fault(f"CRC {self._crc:08x}")

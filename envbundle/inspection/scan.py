@@ -18,6 +18,7 @@ from envbundle.spec.coverage import FileScan, ModuleGroup
 from envbundle.spec.finding import Finding
 
 from . import archive, ptx
+from .compilers import read_compiler
 from .cubin import has_kernels, header_image, kernel_names, read_cubin
 from .elf import (
     EM_CUDA,
@@ -32,17 +33,20 @@ from .elf import (
     read_segments,
 )
 from .fatbin import PATTERN, Fault, Module
-from .linkage import read_needs
+from .linkage import open_dynamic, read_needs
 from .search import Search, search
 from .sections import LINKED, RELOCATABLE, gaps, place
 from .source import BufferSource, StreamSource
+from .symbols import read_symbols
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from io import RawIOBase
 
+    from envbundle.spec.compiler import Compiler
     from envbundle.spec.coverage import FileKind, Image, Needs, Role, State
     from envbundle.spec.finding import Severity
+    from envbundle.spec.symbols import Symbols
 
     from .source import Buffer, Source
 
@@ -98,6 +102,8 @@ def scan_file(
         findings=tuple(work.findings),
         lost=work.lost,
         needs=work.needs,
+        symbols=work.symbols,
+        compiler=work.compiler,
     )
 
 
@@ -117,6 +123,8 @@ class _Scan:
         self.findings: list[Finding] = []
         self.lost = False
         self.needs: Needs | None = None
+        self.symbols: Symbols | None = None
+        self.compiler: Compiler | None = None
         self._counts: dict[tuple[str, Role, State, tuple[Image, ...], int, tuple[str, ...]], int] = {}
 
     # --- what a reading gives
@@ -201,7 +209,7 @@ class _Scan:
             head = self.source.read(start, 8).hex(" ")
             self.lose("E-FATBIN", Fault(start, "a fatbin container", head or "an empty file"))
         else:
-            hidden, lost = gaps(self.source, start, end, found.modules, found.blank)
+            hidden, lost = gaps(self.source, start, end, found.modules, found.blank, found.quiet)
             self._hidden(hidden)
             self.lost = self.lost or lost
 
@@ -225,6 +233,9 @@ class _Scan:
         if elf is not None:
             try:
                 self.needs = read_needs(self.source, elf)
+                table = open_dynamic(self.source, elf)
+                self.symbols = None if table is None else read_symbols(table)
+                self.compiler = read_compiler(self.name, self.source)
             except ElfError as fault:
                 self.find("E-ELF", Fault(fault.offset, fault.expected, fault.found), severity="warning")
         return "elf"
@@ -259,6 +270,7 @@ class _Scan:
                 one = search(self.source, low, high, cubins=False, names=self.names)
                 found.modules += one.modules
                 found.blank += one.blank
+                found.quiet |= one.quiet
                 found.cut = found.cut if one.cut is None else one.cut
         self._limit(found)
         if sections:

@@ -17,16 +17,27 @@ if TYPE_CHECKING:
     from .source import Source
 
 MAX_MODULES = 200_000  # the largest library known holds 24,000
+_PADDING = 64
 MAX_DAMAGED = 1_000
 
 
 @dataclass(slots=True)
 class Search:
-    """What a pass found, in order of offsets. ``cut`` says where it gave up counting, else None."""
+    """What a pass found, in order of offsets. ``cut`` says where it gave up counting, else None.
+
+    ``quiet`` says of the end of a module up to which offset zeros follow it, as far as the pass looked: so
+    that nobody has to come back for the padding between modules, which is dear in a compressed file.
+    """
 
     modules: list[Module] = field(default_factory=list)
     blank: list[int] = field(default_factory=list)
     cut: int | None = None
+    quiet: dict[int, int] = field(default_factory=dict)
+
+    def pad(self, source: Source, at: int, end: int) -> None:
+        """Look how many zeros follow the module that ends at ``at``."""
+        data = source.read(at, min(_PADDING, end - at)) if at < end else b""
+        self.quiet[at] = at + len(data) - len(data.lstrip(b"\0"))
 
 
 def search(source: Source, start: int, end: int, *, cubins: bool = True, names: bool = False) -> Search:
@@ -53,11 +64,13 @@ def search(source: Source, start: int, end: int, *, cubins: bool = True, names: 
         if hit + HEADER_SIZE <= end and source.read(hit + 8, 8) == bytes(8):
             found.blank.append(hit)
             at = hit + HEADER_SIZE
+            found.pad(source, at, end)
             continue
         module = read_container(source, hit, end, names=names)
         found.modules.append(module)
         damaged += module.state == "damaged"
         at = max(module.end, hit + len(PATTERN))
+        found.pad(source, at, end)
     return found
 
 

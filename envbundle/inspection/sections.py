@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from .fatbin import HEADER_SIZE, Fault, Module, first_nonzero
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from envbundle.spec.coverage import Role
 
@@ -79,7 +79,7 @@ def place(source: Source, elf: Elf, sections: Sequence[Section], found: Search) 
         role: Role = "linked" if span.section.name == LINKED else "relocatable"
         placed.modules += [PlacedModule(module, span.section.name, role) for module in span.modules]
         end = min(span.section.end, elf.end)
-        hidden, lost = gaps(source, span.section.offset, end, span.modules, span.blank)
+        hidden, lost = gaps(source, span.section.offset, end, span.modules, span.blank, found.quiet)
         placed.hidden += hidden
         placed.lost = placed.lost or lost
     placed.modules += _catalogue(others)
@@ -103,18 +103,24 @@ def _catalogue(others: Iterable[tuple[Module, str]]) -> list[PlacedModule]:
 
 
 def gaps(
-    source: Source, start: int, end: int, modules: Sequence[Module], blank: Sequence[int]
+    source: Source,
+    start: int,
+    end: int,
+    modules: Sequence[Module],
+    blank: Sequence[int],
+    quiet: Mapping[int, int],
 ) -> tuple[list[Fault], bool]:
     """Return what stands between the containers of [start, end) other than zero padding.
 
     The second value says that a damaged container claims to reach behind ``end``. ``blank`` are the offsets
-    of containers of size 0.
+    of containers of size 0; ``quiet`` is what the search noticed of padding.
     """
     stops = [(m.offset, m.claimed_end if m.state == "damaged" else m.end) for m in modules]
     stops += [(offset, offset + HEADER_SIZE) for offset in blank]
     at, hidden = start, []
     for offset, stop in [*sorted(stops), (end, end)]:
-        hit = first_nonzero(source, at, offset) if at < offset else -1
+        known = max(at, quiet.get(at, at))
+        hit = first_nonzero(source, known, offset) if known < offset else -1
         if hit >= 0:
             found = source.read(hit, 8).hex(" ")
             hidden.append(Fault(hit, "a fatbin container or zero padding", found))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
@@ -46,6 +46,7 @@ SCHEMES = ("purelib", "platlib", "scripts", "headers", "data")
 DEFAULT_LIMITS = Limits()
 _UNRECORDED = ("RECORD.jws", "RECORD.p7s")
 _HEAD = 4096
+_IN_MEMORY = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,12 +205,21 @@ def scan_wheel(
         opened = MemberStream(stream, member.entry, contents.filename)
         if not worth_scanning(member.name, opened.read(_HEAD)):
             continue
-        opened.seek(0)
-        scan = scan_file(member.name, opened, size=member.size, names=names, every_section=sections)
-        opened.drain()
+        scan = scan_member(opened, member, names=names, sections=sections)
         if scan.kind != "other" or scan.has_gpu_code:
             scans.append(scan)
     return tuple(scans)
+
+
+def scan_member(
+    opened: MemberStream, member: WheelMember, *, names: bool = False, sections: bool = True
+) -> FileScan:
+    """Scan one member to its end: a small one from memory, as going back in a stream costs inflating."""
+    opened.seek(0)
+    source: Any = b"".join(read_pieces(opened)) if member.size <= _IN_MEMORY else opened
+    scan = scan_file(member.name, source, size=member.size, names=names, every_section=sections)
+    opened.drain()
+    return scan
 
 
 def _checked(stream: BinaryIO, contents: WheelContents, member: WheelMember) -> Iterator[bytes]:
@@ -219,12 +229,18 @@ def _checked(stream: BinaryIO, contents: WheelContents, member: WheelMember) -> 
         if hasher is not None:
             hasher.update(piece)
         yield piece
-    if hasher is not None and promise is not None and hasher.hexdigest() != promise.hex:
+    if hasher is not None and promise is not None:
+        compare_hash(contents, member, promise, hasher.hexdigest())
+
+
+def compare_hash(contents: WheelContents, member: WheelMember, promise: RecordRow, found: str) -> None:
+    """Raise ``IntegrityError`` (E-RECORD-HASH) if a member's hash is not the promised one."""
+    if found != promise.hex:
         raise IntegrityError(
             "E-RECORD-HASH",
             f"{contents.filename}: {ascii(member.name)[1:-1]}",
             expected=f"{promise.algorithm}:{promise.hex}",
-            found=f"{promise.algorithm}:{hasher.hexdigest()}",
+            found=f"{promise.algorithm}:{found}",
             hint="the wheel contradicts its own RECORD: fetch it again, from whom you trust",
         )
 

@@ -16,7 +16,7 @@ from envbundle.spec.finding import Finding
 from envbundle.spec.layer import installed_path
 from envbundle.spec.names import RelPath, check_version, normalise_name
 
-FORMAT = 1
+FORMAT = 2
 _SITE = ("purelib", "platlib")
 
 
@@ -56,7 +56,9 @@ class WheelScan:
     """One wheel, read.
 
     ``files`` are those with GPU code or ELF; ``scripts`` are entry points as (name, reference). ``findings``
-    are what reading it noticed: warnings and notes, as errors refuse the wheel at once.
+    are what reading it noticed: warnings and notes, as errors refuse the wheel at once. ``requires`` and
+    ``requires_python`` are its metadata's, as written; ``declared`` are GPU architectures that its labels
+    claim, as ``sm_90``.
     """
 
     name: str
@@ -65,6 +67,9 @@ class WheelScan:
     files: tuple[FileScan, ...] = ()
     scripts: tuple[tuple[str, str], ...] = ()
     findings: tuple[Finding, ...] = ()
+    requires: tuple[str, ...] = ()
+    requires_python: str = ""
+    declared: tuple[str, ...] = ()
 
     @property
     def site_files(self) -> dict[str, Member]:
@@ -96,6 +101,9 @@ class WheelScan:
             files=fields.items("files", FileScan.from_dict),
             scripts=tuple(fields.mapping("scripts", lambda text, _: str(text)).items()),
             findings=fields.items("findings", Finding.from_dict),
+            requires=fields.texts("requires"),
+            requires_python=fields.text("requires_python"),
+            declared=fields.texts("declared"),
         )
         fields.done()
         return scan
@@ -110,4 +118,7 @@ class WheelScan:
             "files": [file.to_dict() for file in self.files],
             "scripts": dict(self.scripts),
             "findings": [finding.to_dict() for finding in self.findings],
+            "requires": list(self.requires),
+            "requires_python": self.requires_python,
+            "declared": list(self.declared),
         }

@@ -10,7 +10,7 @@ from envbundle.inspection.coverage import STAND_ALONE, Judgement, judge_file, su
 from envbundle.spec.lock import DistributionEvidence, FileEvidence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from envbundle.spec.coverage import Counts, Entry, FileScan
     from envbundle.spec.target import Arch, Target
@@ -84,11 +84,15 @@ def _by_number(entry: Entry) -> tuple[int, str]:
     return (int(digits) if digits.isdecimal() else 0), entry.arch
 
 
-def evidence_of(scan: WheelScan, files: Sequence[FileScan], target: Target) -> DistributionEvidence:
-    """Return what the lock records: plain files one by one, the catalogue as one row."""
-    by_gpu = {gpu: rows_of(files, gpu, target.driver) for gpu in target.gpus}
+def evidence_of(
+    scan: WheelScan, files: Sequence[FileScan], target: Target, by_gpu: Mapping[Arch, Sequence[Row]]
+) -> DistributionEvidence:
+    """Return what the lock records: plain files one by one, the catalogue as one row.
+
+    ``by_gpu`` holds the files' rows for every GPU of the target, as ``rows_of`` gives them.
+    """
     shown: list[FileEvidence] = []
-    rows = rows_of(files, target.gpus[0], target.driver) if target.gpus else _unjudged(files)
+    rows = by_gpu[target.gpus[0]] if target.gpus else _unjudged(files)
     for position, row in enumerate(rows):
         counts = tuple((str(gpu), by_gpu[gpu][position].counts) for gpu in target.gpus)
         shown.append(FileEvidence(path=row.path, entries=_merged(row.scans), counts=counts))

@@ -25,7 +25,7 @@ from .evidence import Row, evidence_of, holds, rows_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from envbundle.spec.coverage import Counts, FileScan
+    from envbundle.spec.coverage import Counts
     from envbundle.spec.lock import DistributionEvidence
     from envbundle.spec.manifest import CoveragePolicy, PackagePolicy
     from envbundle.spec.target import Target
@@ -94,22 +94,20 @@ def source_gpus(names: Iterable[str]) -> tuple[Arch, ...]:
 def judge_distribution(scan: WheelScan, request: Request) -> DistributionJudgement:
     """Judge one distribution for every GPU of the target."""
     files = tuple(sorted((f for f in scan.files if f.has_gpu_code), key=lambda file: file.path))
-    parts = [_judge_for(scan, files, gpu, request) for gpu in request.target.gpus]
+    by_gpu = {gpu: rows_of(files, gpu, request.target.driver) for gpu in request.target.gpus}
+    parts = [_judge_for(scan, rows, gpu, request) for gpu, rows in by_gpu.items()]
     findings = tuple(dict.fromkeys((*scan.findings, *(f for part in parts for f in part.findings))))
     isas = [part.ptx_isa for part in parts if part.ptx_isa is not None]
     return DistributionJudgement(
         findings=findings,
-        evidence=evidence_of(scan, files, request.target) if files else None,
+        evidence=evidence_of(scan, files, request.target, by_gpu) if files else None,
         exemptions=tuple(item for part in parts for item in part.exemptions),
         gaps=tuple(item for part in parts for item in part.gaps),
         ptx_isa=max(isas, default=None),
     )
 
 
-def _judge_for(
-    scan: WheelScan, files: Sequence[FileScan], gpu: Arch, request: Request
-) -> DistributionJudgement:
-    rows = rows_of(files, gpu, request.target.driver)
+def _judge_for(scan: WheelScan, rows: Sequence[Row], gpu: Arch, request: Request) -> DistributionJudgement:
     total = sum_distribution(judgement for row in rows for judgement in row.judgements)
     teller = _Teller(scan, gpu, request)
     if total.verdict == "no-gpu-code":

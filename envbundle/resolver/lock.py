@@ -20,10 +20,13 @@ from envbundle.spec.finding import Finding, errors_in, findings_of
 from envbundle.spec.lock import Lock, LockedPackage, LockedWheel
 from envbundle.spec.manifest_document import manifest_digest
 
+from .build import Builder, Built, build_options, with_built
 from .capture.origin import read_origin
 from .gather import Gatherer
 from .host_needs import compilers, host_needs, torch_cuda
+from .jit import default_groups
 from .judge import Request, judge_distribution, source_gpus
+from .linkage import judge_set
 from .listing import Listing, absolute_indexes, absolute_links
 from .lock_outcome import LockContext, LockOutcome, Status, lock_path, write_lock
 from .overlays import Base, read_overlay
@@ -66,7 +69,12 @@ def lock(
         return work.refused(findings)
     status: Status = "unchanged" if made == context.previous else "stale"
     return LockOutcome(
-        target=made.target.name, lock=made, findings=findings, rounds=work.rounds, status=status
+        target=made.target.name,
+        lock=made,
+        findings=findings,
+        rounds=work.rounds,
+        status=status,
+        built=tuple(built.path for built in work.built.values()),
     )
 
 
@@ -83,6 +91,8 @@ class _Locking:
         self.findings: tuple[Finding, ...] = ()
         self.gaps: tuple[Exemption, ...] = ()
         self.rounds = 0
+        self.requires: dict[str, str] = {}
+        self.built: dict[str, Built] = {}
 
     def refused(self, findings: Iterable[Finding]) -> LockOutcome:
         """Return the outcome of a refusal."""
@@ -99,8 +109,8 @@ class _Locking:
         """Return the lock (None: refused) and all findings."""
         asked = read_asked(self.resolve, self.context.folder, self.target)
         digest = manifest_digest(self.manifest, self.target.name, asked.files)
-        asked = self._with_bases(asked)
         listing = self._listing()
+        asked = self._with_builds(self._with_bases(asked), listing)
         found, solver_name = self._search(asked, listing)
         self.rounds, self.findings, self.gaps = found.rounds, found.findings, found.gaps
         if not found.chosen:
@@ -131,7 +141,8 @@ class _Locking:
             coverage=tuple(j.evidence for j in judged if j.evidence is not None),
             contested=contested,
             exemptions=tuple(item for j in judged for item in j.exemptions),
-            requires=host_needs(found.chosen, self.target),
+            builds=tuple(self.built[name].record for name in sorted(self.built) if name in chosen),
+            requires={**host_needs(found.chosen, self.target), **self.requires},
         )
         return made, self.findings
 
@@ -150,6 +161,28 @@ class _Locking:
             if o.base is not None
         ]
         return replace(asked, constraints=(*asked.constraints, *bases))
+
+    def _with_builds(self, asked: AskedFor, listing: Listing) -> AskedFor:
+        """Build what the manifest says is to be built, and ask for these wheels by their bytes."""
+        wanted = {
+            name: policy.build
+            for name, policy in self.manifest.policies(self.target.name).items()
+            if policy.build is not None
+        }
+        if not wanted:
+            return asked
+        context = self.context
+        builder = Builder(
+            folder=context.folder,
+            cache=context.cache,
+            runner=context.runner,
+            uv=find_uv(),
+            target=self.target,
+            options=build_options(listing, offline=context.offline),
+            reporter=self.reporter,
+        )
+        self.built = {name: builder.build(name, build) for name, build in wanted.items()}
+        return with_built(asked, self.built)
 
     def _listing(self) -> Listing:
         folder = self.context.folder
@@ -201,7 +234,7 @@ class _Locking:
             indexes=listing.indexes,
             default_index=listing.default_index,
             find_links=listing.find_links,
-            sources=self.resolve.sources,
+            sources=tuple(item for item in self.resolve.sources if item[0] not in self.built),
             no_index=self.resolve.no_index,
             offline=context.offline,
             preferred=None if context.upgrade else context.previous,
@@ -279,9 +312,13 @@ class _Locking:
         scans = {name: one.scan for name, one in chosen.items()}
         policies = {name: self._policy(name) for name in scans}
         python = self.target.python
-        contested, findings = judge_ownership(claims_of(scans, overlays, python), policies, python)
+        claims = claims_of(scans, overlays, python)
+        contested, findings = judge_ownership(claims, policies, python)
+        linkage = judge_set(scans, self.target, self.manifest, claims=claims, contested=contested)
+        self.requires = linkage.requires
         packages = {name: self._package(one) for name, one in chosen.items()}
-        groups = judge_groups(self.manifest.groups, packages, torch_cuda(scans.get("torch")))
+        named = (*self.manifest.groups, *default_groups(self.manifest.groups))
+        groups = judge_groups(named, packages, torch_cuda(scans.get("torch")))
         available = compilers(scans.values(), self.manifest.invariants)
         jit = [
             finding
@@ -290,12 +327,13 @@ class _Locking:
             for finding in self._judge(one.scan, one.artifact.filename, available).findings
             if finding.severity == "error"
         ]
-        return contested, (*findings, *groups, *jit)
+        return contested, (*findings, *groups, *jit, *linkage.findings)
 
     # --- writing down
 
     def _package(self, one: Chosen) -> LockedPackage:
-        url, path = self._place(one.url)
+        built = one.candidate.name in self.built
+        url, path = (None, f"built/{one.artifact.filename}") if built else self._place(one.url)
         index = one.candidate.index
         return LockedPackage(
             name=one.candidate.name,
@@ -308,7 +346,7 @@ class _Locking:
                 path=path,
                 index=None if index is None else _without_credentials(index),
             ),
-            origin=read_origin(one.artifact.path),
+            origin="built" if built else read_origin(one.artifact.path),
         )
 
     def _place(self, url: str) -> tuple[str | None, str | None]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import filecmp
+import shutil
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from envbundle import __version__
 from envbundle.errors import HostError, UserInputError
 from envbundle.host.fetch import Fetcher, HttpFetcher
-from envbundle.host.files import atomic_write, read_bounded
+from envbundle.host.files import atomic_write, host_errors, read_bounded
 from envbundle.host.folder import FileSource, Folder
 from envbundle.host.run import Runner, run
 from envbundle.spec.finding import Finding
@@ -61,7 +63,8 @@ class LockContext:
 class LockOutcome:
     """How locking one target ended. ``lock`` is None exactly where ``status`` is ``refused``.
 
-    ``gaps`` are files that refuse it and that a person could accept by name.
+    ``gaps`` are files that refuse it and that a person could accept by name; ``built`` are wheels in the
+    cache that the lock names as ``built/NAME`` beside itself.
     ``status`` compares with the previous lock: ``unchanged``, or ``stale`` until ``write_lock`` wrote it.
     """
 
@@ -71,6 +74,7 @@ class LockOutcome:
     rounds: int
     status: Status
     gaps: tuple[Exemption, ...] = ()
+    built: tuple[Path, ...] = ()
 
     @property
     def packages(self) -> int:
@@ -93,6 +97,8 @@ def write_lock(outcome: LockOutcome, path: Path, *, check: bool = False) -> Lock
         if fault.code not in ("E-NOT-FOUND", "E-SIZE"):
             raise
         present = None
+    if not check:
+        _place_built(outcome.built, path.parent / "built")
     if present == text:
         return replace(outcome, status="unchanged")
     if check:
@@ -107,6 +113,19 @@ def write_lock(outcome: LockOutcome, path: Path, *, check: bool = False) -> Lock
         return replace(outcome, status="stale", findings=(*outcome.findings, stale))
     atomic_write(path, text)
     return replace(outcome, status="written")
+
+
+def _place_built(wheels: tuple[Path, ...], folder: Path) -> None:
+    """Put built wheels beside the lock: nobody else has their bytes."""
+    for wheel in wheels:
+        place = folder / wheel.name
+        with host_errors(place):
+            if place.is_file() and filecmp.cmp(wheel, place, shallow=False):
+                continue
+            folder.mkdir(parents=True, exist_ok=True)
+            part = folder / f".{wheel.name}.part"
+            shutil.copyfile(wheel, part)
+            part.replace(place)
 
 
 def lock_path(folder: Path, target: str) -> Path:

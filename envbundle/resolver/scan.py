@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from envbundle.errors import EnvbundleError
 from envbundle.host.files import atomic_write, host_errors
-from envbundle.inspection.wheel import iter_members, read_wheel, scan_wheel
+from envbundle.inspection.declared import declared_archs
+from envbundle.inspection.members import read_members
+from envbundle.inspection.wheel import read_wheel
 from envbundle.progress import SILENT, Reporter
-from envbundle.spec.digest import Digest
 
 from .contents import FORMAT, Member, WheelScan
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from .gather import Artifact
 
 # Raised whenever reading or the form of a scan changes; the rules of what runs where are not in a scan.
-READER = 1
+READER = 2
 _SCRIPT_GROUPS = ("console_scripts", "gui_scripts")
 
 
@@ -58,31 +59,26 @@ class Scanner:
 
 
 def scan_wheel_file(artifact: Artifact) -> WheelScan:
-    """Read a wheel's every byte once for its digests and once more where there may be GPU code."""
+    """Read a wheel's every byte once: for its digests, and for what its binaries hold and need."""
     with host_errors(artifact.path), artifact.path.open("rb") as stream:
         contents = read_wheel(stream, artifact.filename)
-        members = []
-        for member, pieces in iter_members(stream, contents):
-            state = hashlib.sha256()
-            for piece in pieces:
-                state.update(piece)
-            members.append(
-                Member(
-                    path=str(member.path),
-                    member=member.name,
-                    sha256=Digest(state.hexdigest()),
-                    size=member.size,
-                )
-            )
-        files = scan_wheel(stream, contents)
+        members, files = [], []
+        for member, digest, scan in read_members(stream, contents):
+            members.append(Member(path=str(member.path), member=member.name, sha256=digest, size=member.size))
+            if scan is not None:
+                files.append(scan)
+        declared = declared_archs(stream, contents)
     scripts = {point.name: point.value for point in contents.entry_points if point.group in _SCRIPT_GROUPS}
     return WheelScan(
         name=contents.name,
         version=contents.version,
         members=tuple(members),
-        files=files,
+        files=tuple(files),
         scripts=tuple(sorted(scripts.items())),
         findings=contents.findings,
+        requires=contents.metadata.requires_dist,
+        requires_python=contents.metadata.requires_python or "",
+        declared=declared,
     )
 
 

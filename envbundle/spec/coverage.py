@@ -15,8 +15,10 @@ from typing import Any, Literal, cast
 
 from envbundle.errors import FormatError
 
+from .compiler import Compiler
 from .fields import Fields, read_text
 from .finding import Finding
+from .symbols import Symbols
 
 Verdict = Literal["native", "jit", "partial", "none", "no-gpu-code", "unknown"]
 EntryKind = Literal["sass", "ptx", "nvvm"]
@@ -306,7 +308,8 @@ class FileScan:
 
     ``path`` is as the caller named it; ``kind`` says what the bytes are, whatever the name says;
     ``findings`` are about damage, with offsets; ``lost`` says that damage hides an unknown part of the
-    file, so that there may be modules that nobody saw.
+    file, so that there may be modules that nobody saw. ``needs``, ``symbols`` and ``compiler`` are of ELF
+    files: what they ask of the loader, their dynamic symbols, and the GPU compiler that a file is.
     """
 
     path: str
@@ -316,6 +319,8 @@ class FileScan:
     findings: tuple[Finding, ...] = ()
     lost: bool = False
     needs: Needs | None = None
+    symbols: Symbols | None = None
+    compiler: Compiler | None = None
 
     @property
     def has_gpu_code(self) -> bool:
@@ -365,7 +370,8 @@ class FileScan:
     def from_dict(cls, value: Any, where: str = "file") -> FileScan:
         """Read the JSON form; raises ``FormatError``."""
         fields = Fields(value, where)
-        needs = fields.raw("needs", None)
+        needs, symbols = fields.raw("needs", None), fields.raw("symbols", None)
+        compiler = fields.raw("compiler", None)
         scan = cls(
             path=fields.text("path"),
             size=fields.integer("size"),
@@ -374,6 +380,8 @@ class FileScan:
             findings=fields.items("findings", Finding.from_dict),
             lost=fields.boolean("lost", default=False),
             needs=None if needs is None else Needs.from_dict(needs, fields.path("needs")),
+            symbols=None if symbols is None else Symbols.from_dict(symbols, fields.path("symbols")),
+            compiler=None if compiler is None else Compiler.from_dict(compiler, fields.path("compiler")),
         )
         fields.done()
         return scan
@@ -388,6 +396,8 @@ class FileScan:
             "findings": [finding.to_dict() for finding in self.findings],
             "lost": self.lost,
             "needs": None if self.needs is None else self.needs.to_dict(),
+            "symbols": None if self.symbols is None else self.symbols.to_dict(),
+            "compiler": None if self.compiler is None else self.compiler.to_dict(),
         }
 
 

@@ -7,7 +7,10 @@ packages, each with one wheel, and the ``[tool.envbundle]`` table.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from .fields import Fields, read_text
+from .names import normalise_name
 
 if TYPE_CHECKING:
     from .coverage import Counts, Entry
@@ -107,6 +110,49 @@ class Contested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LockedBuild:
+    """What a wheel of origin ``built`` was made from.
+
+    ``source`` is as the manifest writes it; ``digest`` is ``sha256:...`` of a folder or sdist, or
+    ``git:COMMIT``; ``env`` and ``requires`` are the manifest's; ``toolchain`` pairs a program (``nvcc``)
+    with its release.
+    """
+
+    distribution: str
+    source: str
+    digest: str
+    env: tuple[tuple[str, str], ...] = ()
+    requires: tuple[str, ...] = ()
+    toolchain: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def from_dict(cls, value: Any, where: str = "build") -> LockedBuild:
+        """Read the JSON form; raises ``FormatError``."""
+        fields = Fields(value, where)
+        build = cls(
+            distribution=fields.parsed("distribution", normalise_name),
+            source=fields.text("source"),
+            digest=fields.text("digest"),
+            env=tuple(fields.mapping("env", read_text).items()),
+            requires=fields.texts("requires"),
+            toolchain=tuple(fields.mapping("toolchain", read_text).items()),
+        )
+        fields.done()
+        return build
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "distribution": self.distribution,
+            "source": self.source,
+            "digest": self.digest,
+            "env": dict(self.env),
+            "requires": list(self.requires),
+            "toolchain": dict(self.toolchain),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
     """What one target gets."""
 
@@ -120,6 +166,7 @@ class Lock:
     coverage: tuple[DistributionEvidence, ...] = ()
     contested: tuple[Contested, ...] = ()
     exemptions: tuple[Exemption, ...] = ()
+    builds: tuple[LockedBuild, ...] = ()
     requires: dict[str, str] = field(default_factory=dict)
 
     def package(self, name: str) -> LockedPackage | None:

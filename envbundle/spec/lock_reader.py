@@ -18,6 +18,7 @@ from .lock import (
     DistributionEvidence,
     FileEvidence,
     Lock,
+    LockedBuild,
     LockedOverlay,
     LockedPackage,
     LockedWheel,
@@ -84,6 +85,7 @@ def parse_lock(text: str, *, filename: str = "lock") -> Lock:
         coverage=ours.items("coverage", _read_coverage, []),
         contested=ours.items("contested", _read_contested, []),
         exemptions=ours.items("exemptions", Exemption.from_dict, []),
+        builds=ours.items("builds", LockedBuild.from_dict, []),
         requires=ours.mapping("requires", read_text, {}),
     )
     ours.done()

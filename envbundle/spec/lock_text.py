@@ -72,6 +72,7 @@ def render_lock(lock: Lock) -> str:
         f"solver = {value_of(lock.solver)}",
         f"manifest = {value_of(str(lock.manifest))}",
         *_listed("exemptions", [inline(item.to_dict()) for item in lock.exemptions]),
+        *_listed("builds", [inline(item.to_dict()) for item in lock.builds]),
         "",
         "[tool.envbundle.target]",
         *(f"{key_of(key)} = {value_of(value)}" for key, value in target.to_dict().items()),

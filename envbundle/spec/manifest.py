@@ -186,13 +186,18 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The machine the environment came from, as capture recorded it."""
+    """The machine the environment came from, as capture recorded it.
+
+    ``libraries`` are sonames that its loader found outside the environment and that files in it want; None
+    where nobody looked.
+    """
 
     gpus: tuple[str, ...] = ()
     driver: str | None = None
     glibc: str | None = None
     python: str | None = None
     checks: tuple[tuple[str, bool], ...] = ()
+    libraries: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -169,4 +169,4 @@ def _source(source: Source) -> dict[str, Any]:
             "python": source.python,
             "checks": dict(source.checks),
         }
-    )
+    ) | ({} if source.libraries is None else {"libraries": list(source.libraries)})

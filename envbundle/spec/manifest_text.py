@@ -281,6 +281,7 @@ class _ManifestReader:
             glibc=table.text("glibc", is_.glibc),
             python=table.text("python", is_.source_python),
             checks=table.flags("checks"),
+            libraries=table.texts("libraries", is_.file_name) if "libraries" in table else None,
         )
         table.done(_elsewhere)
         return source

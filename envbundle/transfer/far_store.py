@@ -77,7 +77,11 @@ class FarStore:
     def _open_another(self, number: int) -> None:
         try:
             channel = self._connect(number)
-            channel.call("open", path=self.root, create=False)
+            try:
+                channel.call("open", path=self.root, create=False)
+            except BaseException:
+                channel.close()
+                raise
         except EnvbundleError as fault:
             with self._lock:
                 self._streams = min(self._streams, len(self._channels))

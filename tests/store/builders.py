@@ -108,11 +108,12 @@ def put_bundle(
     target: Target = TARGET,
     files: dict[str, bytes] | None = None,
     signatures: tuple[bytes, ...] = SIGNATURES,
+    piece: int = 4096,
 ) -> Descriptor:
     """Put a whole bundle into ``store`` and return its descriptor."""
     packer = Packer(store, {})
     layers = (
-        make_layer(packer, "pkg", FILES if files is None else files),
+        make_layer(packer, "pkg", FILES if files is None else files, piece=piece),
         make_layer(packer, "other", {"purelib/other.py": b"print()\n"}),
     )
     descriptor = Descriptor(
