@@ -160,8 +160,8 @@ def test_a_hot_fix_made_there_comes_home(custom: Living) -> None:
     )
 
 
-def test_a_prefix_with_a_space_and_twenty_winners(custom: Living) -> None:
-    """Both orders of claims, the same winners each time."""
+def test_a_prefix_with_a_space_and_the_same_winners_each_time(custom: Living) -> None:
+    """One path won by each side."""
     custom.capture()
     for number in range(3):
         prefix = custom.folder / f"my env {number}"

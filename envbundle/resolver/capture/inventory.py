@@ -148,7 +148,9 @@ def _take(
             found.links[path] = os.readlink(entry.path)
         return
     if entry.is_dir(follow_symlinks=False):
-        if name == "__pycache__":
+        if not _is_name(name):
+            found.odd.append(path)
+        elif name == "__pycache__":
             found.bytecode += 1
         elif name == ".envbundle" and not prefix:
             pass

@@ -121,10 +121,11 @@ class Published:
             (rank, number, offer) for number, offer in enumerate(found) if (rank := self._rank(one, offer))
         ]
         ranked.sort(key=lambda item: item[:2])
-        chosen = {offer.filename: Candidate(offer=offer) for _, _, offer in reversed(ranked)}
-        likeliest = [chosen[offer.filename] for _, _, offer in ranked]
+        likely: dict[tuple[str, str | None], Candidate] = {}
+        for _, _, offer in ranked:
+            likely.setdefault((offer.filename, offer.index), Candidate(offer=offer))
         direct = [Candidate(offer=offer, direct=True) for offer in _direct(one)]
-        return list(dict.fromkeys([*likeliest, *direct]))[:_TRIES]
+        return [*likely.values(), *direct][:_TRIES]
 
     def _asked(self, one: Installed, wanted: Version) -> list[Offer]:
         if self.dead is not None or not self.listing.index_urls():
