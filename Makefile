@@ -5,7 +5,7 @@ PY := .venv/bin/python
 OUT := build/reports
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test e2e lint format docs real-wheels clean
+.PHONY: help setup demo test e2e lint format docs real-wheels benchmarks clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -31,7 +31,7 @@ e2e: ## what needs root, servers, other programs or namespaces; installs them, n
 lint: ## ruff and mypy
 	@sh scripts/setup.sh test lint
 	.venv/bin/ruff check
-	.venv/bin/mypy envbundle scripts tests
+	.venv/bin/mypy envbundle scripts tests benchmarks
 
 format: ## let ruff lay out the code
 	@sh scripts/setup.sh lint
@@ -48,6 +48,10 @@ WHEELS ?= build/wheels
 real-wheels: ## docs/real-wheels.md: published wheels against cuobjdump; WHEELS=<folder>, or 2 GB are fetched
 	@sh scripts/setup.sh
 	$(PY) scripts/real_wheels.py --wheels $(WHEELS)
+
+benchmarks: ## docs/benchmarks.md: every figure beside its peer, an hour on two cores; WHEELS=<folder>
+	@sh scripts/setup.sh
+	$(PY) -m benchmarks --wheels $(WHEELS) -o docs/benchmarks.md
 
 clean: ## remove what the targets above made
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
