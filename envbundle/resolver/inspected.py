@@ -1,4 +1,4 @@
-"""The judgements of a whole set for an environment that is only looked at: no manifest, no target, no lock."""
+"""The judgements of a whole set for an environment that is only looked at: no manifest and no target."""
 
 from __future__ import annotations
 
