@@ -80,7 +80,7 @@ def table(scan: WheelScan) -> Iterable[str]:
 
 
 def linkage(scans: Mapping[str, WheelScan], gpu: Arch) -> Iterable[str]:
-    """Yield what the whole-set judgement says of each extension beside torch with its own dependencies."""
+    """Yield what the judgement of the whole set says of each wheel beside torch and what torch needs."""
     base = {name: scan for name, scan in scans.items() if name.startswith(_TORCH)}
     for name in ["torch alone", *sorted(name for name in set(scans) - set(base) if _binary(scans[name]))]:
         chosen = base if name == "torch alone" else {**base, name: scans[name]}
@@ -116,13 +116,13 @@ def page(scans: Mapping[str, WheelScan]) -> str:
         "",
         "<!-- Written by scripts/make_real_wheels.py from the wheels themselves. -->",
         "",
-        "`n` SASS that runs, `j` PTX that the driver compiles, `-` nothing; where modules of one file differ,",
-        "their numbers. What `-` means for a lock stands in [judgements](judgements.md).",
+        "`n` SASS that runs, `j` PTX that the driver compiles, `-` nothing; where modules of one file",
+        "differ, their numbers. What `-` means for a lock stands in [judgements](judgements.md).",
         "",
         "The number behind a file counts its modules that hold kernels. Containers without any are left out,",
-        "so counts by hand can be higher: vllm's `_C_stable_libtorch` has 117 containers, 10 of them empty, and",
-        "torch's `libtorch_cuda` 475, 41 of them empty. A file whose PTX stands in relocatable objects alone",
-        "(the older builds in bitsandbytes) is `j` where every such object has PTX that the driver takes.",
+        "so counts by hand can be higher: vllm's `_C_stable_libtorch` has 118 containers, 11 of them empty,",
+        "and torch's `libtorch_cuda` 475, 41 of them empty. A file whose PTX stands in relocatable objects",
+        "alone (the older builds in bitsandbytes) is `j` where each such object has PTX for the driver.",
     ]
     for name, scan in sorted(scans.items()):
         rows = list(table(scan))
