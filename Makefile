@@ -5,7 +5,7 @@ PY := .venv/bin/python
 OUT := build/reports
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test e2e lint format docs clean
+.PHONY: help setup demo test e2e lint format docs real-wheels clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -42,6 +42,12 @@ docs: ## write what is generated: docs/codes.md, docs/format.md, docs/manifest.m
 	$(PY) scripts/make_codes.py
 	$(PY) scripts/make_manifest.py
 	$(PY) scripts/make_format.py
+
+WHEELS ?= build/wheels
+
+real-wheels: ## docs/real-wheels.md: published wheels against cuobjdump; WHEELS=<folder>, or 2 GB are fetched
+	@sh scripts/setup.sh
+	$(PY) scripts/real_wheels.py --wheels $(WHEELS)
 
 clean: ## remove what the targets above made
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -28,21 +28,27 @@ class FindingFields(Protocol):
     @property
     def code(self) -> str:
         """The stable code."""
+
     @property
     def severity(self) -> str:
         """error, warning or note."""
+
     @property
     def subject(self) -> str:
         """What it is about."""
+
     @property
     def expected(self) -> str:
         """What should be."""
+
     @property
     def found(self) -> str:
         """What is."""
+
     @property
     def hint(self) -> str:
         """What to do next."""
+
     @property
     def offset(self) -> int | None:
         """The byte offset of damage, or None."""

@@ -13,6 +13,8 @@ zsh:zsh
 skopeo:skopeo
 ip:iproute2
 unshare:util-linux
+debootstrap:debootstrap
+chroot:coreutils
 mount:mount
 mkfs.xfs:xfsprogs
 fish:fish

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from envbundle.errors import UserInputError
@@ -19,6 +19,7 @@ from envbundle.transfer.ssh import ssh_words
 from envbundle.transfer.stream import receive_bundles, send_bundles
 from envbundle.trust.trusted import accept, check_signatures
 
+from .bootstrap_trust import BootstrapAnswer, copy_bootstrap
 from .stores import choose_bundles
 from .trust import TrustChoice, policy_of
 
@@ -38,6 +39,7 @@ class CopyAnswer:
 
     results: tuple[CopyResult, ...]
     findings: tuple[Finding, ...]
+    bootstrap: BootstrapAnswer = field(default_factory=BootstrapAnswer)
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -71,6 +73,7 @@ class CopyAnswer:
             "sent": {"blobs": self.sent_blobs, "bytes": self.sent_bytes},
             "skipped": {"blobs": self.skipped_blobs, "bytes": self.skipped_bytes},
             "bundles": [{"tag": result.tag, "id": str(result.bundle)} for result in self.results],
+            "bootstrap": self.bootstrap.to_dict(),
         }
 
 
@@ -103,7 +106,8 @@ def copy(
     """
     here, there = parse_location(source), parse_location(destination)
     findings: list[Finding] = []
-    judge = _judge(policy_of(trust) if trust.says_whom else None, findings)
+    policy = policy_of(trust) if trust.says_whom else None
+    judge = _judge(policy, findings)
     if "pipe" in (here.kind, there.kind):
         if pipes is None or here.kind == there.kind or dry_run:
             raise UserInputError(
@@ -130,7 +134,8 @@ def copy(
             )
             for bundle in bundles
         )
-    return CopyAnswer(results=results, findings=tuple(findings))
+        beside = copy_bootstrap(store, far, policy, dry_run=dry_run)
+    return CopyAnswer(results=results, findings=(*findings, *beside.findings), bootstrap=beside)
 
 
 def transfer_options(
@@ -145,7 +150,7 @@ def way(here: Location, there: Location) -> str:
     kinds = (here.kind, there.kind)
     if kinds == ("ssh", "ssh"):
         return "relay"
-    return next((kind for kind in ("ssh", "archive") if kind in kinds), "dir")
+    return next((kind for kind in ("oci", "ssh", "http", "archive") if kind in kinds), "dir")
 
 
 def _streams(here: Location, there: Location, options: TransferOptions) -> int:

@@ -154,7 +154,7 @@ def _write_key(key: Path, signers: Path) -> None:
         serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
     )
     atomic_write(key, secret, mode=0o600)
-    atomic_write(signers, b'demo@example.org namespaces="envbundle" ' + public + b"\n")
+    atomic_write(signers, b'demo@example.org namespaces="envbundle,envbundle-bootstrap" ' + public + b"\n")
 
 
 def _wheel(

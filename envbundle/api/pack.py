@@ -17,6 +17,8 @@ from envbundle.store.gc import take_back
 from envbundle.store.layout import DirectoryStore
 from envbundle.trust.keys import fingerprint
 
+from .bootstrap import make_bootstrap
+from .bootstrap_trust import BootstrapAnswer
 from .lock import lock_is_fresh, wheel_opener
 from .settings import MAX_DOCUMENT, OpenManifest, choose_targets, open_manifest
 from .trust import open_signer
@@ -67,13 +69,17 @@ class PackedBundle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackAnswer:
-    """What became of each target."""
+    """What became of each target, and of ``install.pyz`` (empty where none was made)."""
 
     bundles: dict[str, PackedBundle] = field(default_factory=dict)
+    bootstrap: BootstrapAnswer = field(default_factory=BootstrapAnswer)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON answer."""
-        return {"bundles": {name: bundle.to_dict() for name, bundle in self.bundles.items()}}
+        return {
+            "bundles": {name: bundle.to_dict() for name, bundle in self.bundles.items()},
+            "bootstrap": self.bootstrap.to_dict(),
+        }
 
 
 def pack(
@@ -87,12 +93,14 @@ def pack(
     agent: str | None = None,
     level: int = 1,
     offline: bool = False,
+    bootstrap: bool = True,
     reporter: Reporter = SILENT,
 ) -> PackAnswer:
     """Pack the targets that ``targets`` names (all without) into ``store``, made where it is not there.
 
     A refused target leaves nothing in the store, and a store that would hold nothing is not made. ``key``
-    signs (None: unsigned), ``cache`` keeps fetched wheels and the packer's memory. Raises for what
+    signs (None: unsigned), ``cache`` keeps fetched wheels and the packer's memory; ``bootstrap`` puts an
+    ``install.pyz`` beside the bundles. Raises for what
     concerns all targets (the manifest, the key, the store); what concerns one is in its answer.
     """
     opened = open_manifest(manifest_path)
@@ -117,8 +125,21 @@ def pack(
         except EnvbundleError as error:
             bundles[name] = PackedBundle(findings=findings_of(error), error=error)
             take_back(destination, destination.fresh())
+    done = [spec.target for spec in chosen if bundles[spec.target.name].error is None]
+    beside = BootstrapAnswer()
+    if bootstrap and done:
+        with destination.writing():
+            beside = make_bootstrap(
+                opened,
+                done,
+                store=destination,
+                signers=signers,
+                cache=cache,
+                offline=offline,
+                reporter=reporter,
+            )
     destination.unmake()
-    return PackAnswer(bundles=bundles)
+    return PackAnswer(bundles=bundles, bootstrap=beside)
 
 
 def _pack_one(

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from envbundle.errors import EnvbundleError, UserInputError
+from envbundle.spec.target import Target
 from envbundle.store.bundle import check_bundle, find_bundles, parse_descriptor, read_bundle
 from envbundle.trust.trusted import TrustedDescriptor, accept
 
@@ -56,14 +57,19 @@ def choose_bundle(store: Store, wanted: str | None) -> BundleSummary:
     return chosen[0]
 
 
-def _names(store: Store, bundle: BundleSummary) -> set[str]:
-    """Return the target's name and GPUs as the descriptor states them; a damaged one has no names."""
+def stated_target(store: Store, bundle: BundleSummary) -> Target | None:
+    """Return the target that a descriptor states, unjudged: it only serves to choose. None if damaged."""
     try:
         value = json.loads(store.read(bundle.descriptor, bundle.descriptor_size))
-        target = value["content"]["target"]
-        return {str(target["name"]), *map(str, target["gpus"])}
+        return Target.from_dict(value["content"]["target"])
     except (EnvbundleError, ValueError, KeyError, TypeError, RecursionError):
-        return set()
+        return None
+
+
+def _names(store: Store, bundle: BundleSummary) -> set[str]:
+    """Return the target's name and GPUs as the descriptor states them; a damaged one has no names."""
+    target = stated_target(store, bundle)
+    return set() if target is None else {target.name, *map(str, target.gpus)}
 
 
 def trusted_bundle(

@@ -19,6 +19,7 @@ from envbundle.store.read import read_layer
 from envbundle.store.verify import verify_store
 from envbundle.trust.trusted import check_signatures, signature_status
 
+from .bootstrap_trust import verify_bootstrap
 from .stores import choose_bundle, choose_bundles, trusted_bundle
 from .trust import TrustChoice, policy_of
 
@@ -118,6 +119,8 @@ def _store(place: Path, *, target: str | None, trust: TrustChoice, reporter: Rep
         for bundle in bundles:
             findings += _installable(store, bundle)
     signatures = [_signature(store, bundle, trust, findings) for bundle in bundles]
+    if target is None:
+        findings += verify_bootstrap(store, policy_of(trust) if trust.says_whom else None)
     order: tuple[SignatureStatus, ...] = ("bad", "untrusted", "unsigned", "not judged", "pinned", "verified")
     status, principal = min(signatures, key=lambda item: order.index(item[0]))
     refused = status in ("bad", "untrusted") or (

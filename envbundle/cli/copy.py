@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from envbundle.errors import UserInputError
 
 from .options import add_target, add_trust, signers_file
-from .output import human_bytes
+from .output import human_bytes, show_bootstrap
 
 if TYPE_CHECKING:
     from envbundle.api.copy import CopyOptions
@@ -105,5 +105,6 @@ def execute(args: argparse.Namespace, out: Output) -> int:
         f"{', '.join(answer.tags)}: {verb} {answer.sent_blobs} blobs ({human_bytes(answer.sent_bytes)}), "
         f"{answer.skipped_blobs} ({human_bytes(answer.skipped_bytes)}) were there"
     )
+    show_bootstrap(answer.bootstrap, out)
     out.answer(answer.to_dict(), answer.findings)
     return 0

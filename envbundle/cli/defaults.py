@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 MANIFEST = Path("envbundle.toml")
@@ -36,3 +37,17 @@ def allowed_signers() -> Path | None:
 def agent_socket() -> str | None:
     """$SSH_AUTH_SOCK, if an ssh agent is there."""
     return os.environ.get("SSH_AUTH_SOCK") or None
+
+
+def own_archive() -> Path | None:
+    """The file that this program runs out of (``install.pyz``), None where it is installed as a package."""
+    found = getattr(getattr(sys.modules.get("__main__"), "__loader__", None), "archive", None)
+    return Path(found).absolute() if isinstance(found, str) else None
+
+
+def store_around() -> Path | None:
+    """The store that ``install.pyz`` stands in, while it runs out of one."""
+    archive = own_archive()
+    if archive is None or not (archive.parent / "oci-layout").is_file():
+        return None
+    return archive.parent

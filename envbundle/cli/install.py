@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envbundle.errors import UserInputError
+
+from . import defaults
 from .options import add_target, add_trust, signers_file
 from .output import human_bytes
 
@@ -18,7 +21,13 @@ EXAMPLE = "envbundle install /media/stick/store --arch sm_103 --prefix /opt/env"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("source", metavar="SRC", help="the store that holds the bundle")
+    parser.add_argument(
+        "source",
+        metavar="SRC",
+        nargs="?",
+        default=None,
+        help="the store that holds the bundle (default: the one that install.pyz stands in)",
+    )
     add_target(parser)
     parser.add_argument(
         "--prefix",
@@ -57,8 +66,11 @@ def execute(args: argparse.Namespace, out: Output) -> int:
     from envbundle.api.install import InstallChoice, install
     from envbundle.api.trust import TrustChoice
 
+    around = defaults.store_around()
+    if args.source is None and around is None:
+        raise UserInputError("E-USAGE", "envbundle install", expected="SRC", found="no store named")
     answer = install(
-        Path(args.source),
+        Path(args.source or str(around)),
         target=args.target,
         choice=InstallChoice(
             prefix=args.prefix,

@@ -18,6 +18,7 @@ from envbundle.spec.finding import Finding, findings_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from envbundle.api.bootstrap_trust import BootstrapAnswer
     from envbundle.errors import EnvbundleError
     from envbundle.progress import Reporter
 
@@ -195,6 +196,16 @@ def human_bytes(count: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{count} B"
+
+
+def show_bootstrap(answer: BootstrapAnswer, out: Output) -> None:
+    """Say what ``install.pyz`` a store has; nothing where it has none."""
+    if answer.sha256:
+        served = f", for Python {', '.join(answer.pythons)}" if answer.pythons else ""
+        out.line(
+            f"install.pyz: sha256:{answer.sha256}\n"
+            f"  {human_bytes(answer.size)}{served}; check it by hand before it runs (docs/bare-hosts.md)"
+        )
 
 
 def _no_color() -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from . import defaults
 from .main import status_of
 from .options import add_manifest, add_targets
-from .output import human_bytes
+from .output import human_bytes, show_bootstrap
 from .passphrase import ask
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--level", type=int, default=1, metavar="N", help="zstd level (default: 1)")
     parser.add_argument("--offline", action="store_true", help="reach no network; cache and find-links only")
+    parser.add_argument(
+        "--no-bootstrap", action="store_true", help="put no install.pyz for bare hosts beside the bundles"
+    )
 
 
 def execute(args: argparse.Namespace, out: Output) -> int:
@@ -53,6 +56,7 @@ def execute(args: argparse.Namespace, out: Output) -> int:
         passphrase=ask,
         level=args.level,
         offline=args.offline,
+        bootstrap=not args.no_bootstrap,
         cache=defaults.cache_folder(),
         agent=defaults.agent_socket(),
         reporter=out.reporter(),
@@ -73,5 +77,8 @@ def execute(args: argparse.Namespace, out: Output) -> int:
             f"{human_bytes(bundle.stored_bytes)}, {human_bytes(bundle.new_bytes)} new in {args.output}\n"
             f"  signed by   {bundle.signed_by or 'nobody'}"
         )
-    out.answer(answer.to_dict(), [f for bundle in answer.bundles.values() for f in bundle.findings])
+    out.findings(answer.bootstrap.findings)
+    show_bootstrap(answer.bootstrap, out)
+    found = [f for bundle in answer.bundles.values() for f in bundle.findings]
+    out.answer(answer.to_dict(), [*found, *answer.bootstrap.findings])
     return status

@@ -17,6 +17,7 @@ import hashlib
 import netrc
 import os
 import re
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -345,3 +346,85 @@ def _size_of(path: Path) -> int:
 def _local_page(url: str, limit: int) -> Page | None:
     found = read_file_page(url, limit)
     return None if found is None else Page(url=public_url(url), content_type=found[0], body=found[1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a server answered: status, headers by lower-case name, body; ``url`` is that after redirects."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """Single requests with any method, for stores that HTTP reaches; safe for several threads at once.
+
+    ``timeout`` in seconds is for one read, write or connect. No status is an error here.
+    """
+
+    timeout: float = 60.0
+    connections: int = 64
+    _clients: list[httpx.Client] = field(default_factory=list, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: dict[str, str] | None = None,
+        body: bytes | memoryview = b"",
+        limit: int = MAX_PAGE,
+        into: bytearray | None = None,
+    ) -> Answer:
+        """Return the answer, its body of at most ``limit`` bytes; redirects of GET are followed.
+
+        With ``into`` the body of a 200 or 206 is appended to it as it comes, so that a cut loses nothing.
+        Raises ``TransferError`` (E-HTTP-UNREACHABLE, E-HTTP-CUT), ``IntegrityError`` (E-SIZE).
+        """
+        import httpx  # noqa: PLC0415 - see HttpFetcher._stream
+
+        shown = public_url(url)
+        with self._lock:
+            if not self._clients:
+                bounds = httpx.Limits(max_connections=self.connections)
+                self._clients.append(httpx.Client(timeout=self.timeout, max_redirects=10, limits=bounds))
+        sent = {"Accept-Encoding": "identity", **(headers or {})}
+        content = bytes(body) if isinstance(body, memoryview) else body
+        try:
+            with self._clients[0].stream(
+                method,
+                url,
+                headers=sent,
+                content=content or None,
+                follow_redirects=method in ("GET", "HEAD"),
+                auth=None if "Authorization" in sent else _auth_of(url),
+            ) as answer:
+                found = bytearray() if into is None or answer.status_code not in (200, 206) else into
+                before = len(found)
+                for block in answer.iter_raw():
+                    found += block
+                    if len(found) - before > limit:
+                        raise IntegrityError("E-SIZE", shown, expected=f"at most {limit} bytes", found="more")
+                kept = {name.lower(): text for name, text in answer.headers.items()}
+                data = b"" if found is into else bytes(found)
+                return Answer(status=answer.status_code, headers=kept, body=data, url=str(answer.url))
+        except httpx.InvalidURL as fault:
+            raise TransferError("E-HTTP-UNREACHABLE", shown, expected="a URL", found=str(fault)) from fault
+        except httpx.HTTPError as fault:
+            early = isinstance(fault, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError))
+            raise TransferError(
+                "E-HTTP-UNREACHABLE" if early else "E-HTTP-CUT",
+                shown,
+                found=str(fault) or type(fault).__name__,
+                hint="check network and proxy, then run the same command again: it goes on",
+            ) from fault
+
+    def close(self) -> None:
+        """Close the connections that are kept open between requests."""
+        with self._lock:
+            while self._clients:
+                self._clients.pop().close()

@@ -20,6 +20,7 @@ from envbundle.spec.finding import Finding
 from envbundle.spec.receipt import CheckResult
 
 from .isolation import isolation_here, launcher
+from .layout import STAGE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,13 +54,21 @@ def run_checks(
             hint='allow user namespaces, set network = "allowed" for the check, or install with --no-checks',
         )
     results = []
-    with tempfile.TemporaryDirectory(prefix="envbundle-check-") as folder:
+    with tempfile.TemporaryDirectory(prefix=f"{STAGE}check-", dir=_scratch(generation)) as folder:
         for check in checks:
             allowed = check.get("network", "denied") == "allowed"
             results.append(
                 _run(generation, check, environment, Path(folder), None if allowed else way, runner)
             )
     return tuple(results)
+
+
+def _scratch(generation: Path) -> str:
+    """Return where a check's own folder goes: the usual place, else beside the generation."""
+    try:
+        return tempfile.gettempdir()  # paths of sockets are short there
+    except FileNotFoundError:
+        return str(generation.parent)
 
 
 def _run(

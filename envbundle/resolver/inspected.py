@@ -1,4 +1,4 @@
-"""The judgements of a whole set for an environment that is only looked at: no manifest and no target."""
+"""The judgements of a whole set for an environment that is only looked at: no manifest, target or lock."""
 
 from __future__ import annotations
 

@@ -106,6 +106,9 @@ def _missing(
     elif all(rules.is_optional(file.distribution, soname) for file in files for soname in sonames):
         code, severity = "N-SONAME", "note"
         hint = "the distribution imports that part only where the library is there"
+    elif source is None and _built_for_outside(linkage, files):
+        code, severity = "W-SONAME-OUTSIDE", "warning"
+        hint = f"the environment holds no torch, so it must come from outside with its libraries; {hint}"
     elif source is not None:
         lost = [soname for soname in sonames if soname in source]
         if lost:
@@ -116,6 +119,26 @@ def _missing(
     return _finding(
         code, severity, subject_of(files), f"{', '.join(sonames)}, as it is linked with", found, hint
     )
+
+
+def _built_for_outside(linkage: Linkage, files: Sequence[PlacedFile]) -> bool:
+    """Say whether these files belong to a distribution that extends torch where no torch is packed.
+
+    An image or module path outside brings torch then, and with it the CUDA libraries that torch brings.
+    """
+    if any(_is_torch(file.needs.soname or file.name) for file in linkage.files):
+        return False
+    distributions = {file.distribution for file in files}
+    extending = {
+        file.distribution
+        for file in linkage.files
+        if any(_is_torch(soname) for soname in file.needs.sonames)
+    }
+    return distributions <= extending
+
+
+def _is_torch(soname: str) -> bool:
+    return soname.startswith(("libtorch", "libc10"))
 
 
 def _found(linkage: Linkage, sonames: Sequence[str], files: Sequence[PlacedFile]) -> str:

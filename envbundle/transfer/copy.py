@@ -125,9 +125,13 @@ def _send(
     plan: CopyPlan, source: Store, destination: Store, streams: int, reporter: Reporter, pace: Pace
 ) -> None:
     room = _Room(MAX_IN_FLIGHT)
+    take = getattr(destination, "take_from", None)  # some places have the bytes nearby
     keep = getattr(destination, "put_checked", None)  # spares hashing here what was hashed when it was read
 
     def send(digest: Digest, size: int) -> None:
+        if take is not None and digest not in plan.damaged and take(source, digest):
+            reporter.advance(TASK, size)
+            return
         with room.taken(size):
             data = source.read(digest, size)
             if digest in plan.damaged:

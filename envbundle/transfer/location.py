@@ -3,8 +3,7 @@
 * ``folder`` or ``./folder``, ``dir:folder``: an OCI image layout in a directory.
 * ``file.tar``: the same in one file; ``-``: such a file through a pipe, which ``copy`` alone can take.
 * ``ssh://[user@]host[:port]/path``: a folder of another host.
-* ``https://`` and ``oci://`` are known words whose transports are not built yet: each is refused with what to
-  use instead.
+* ``https://host/folder``: a folder behind a web server, to read. ``oci://registry/repository[:tag]``.
 
 A new transport is one module beside ``directory.py`` and one line in ``TRANSPORTS``.
 """
@@ -15,13 +14,18 @@ import contextlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from envbundle.errors import HostError, UserInputError
+from envbundle.host.file_urls import public_url
 from envbundle.store.memory import MemoryStore
 
 from .archive import open_archive
 from .directory import open_directory
+from .http import open_http
+from .oci import open_oci
 from .options import DEFAULTS, TransferOptions
+from .registry import parse_reference
 from .ssh import open_ssh, parse_ssh
 
 if TYPE_CHECKING:
@@ -47,13 +51,10 @@ TRANSPORTS: dict[str, Callable[[str, bool, TransferOptions], Store]] = {
     "dir": open_directory,
     "archive": open_archive,
     "ssh": open_ssh,
+    "http": open_http,
+    "oci": open_oci,
 }
 
-_NOT_BUILT: dict[str, str] = {
-    "http": "download the store's folder (`wget -r -np`), then name the folder",
-    "https": "download the store's folder (`wget -r -np`), then name the folder",
-    "oci": "`skopeo copy docker://REGISTRY/REPO:TAG oci:DIR:TAG`, then name DIR",
-}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _SCP_LIKE = re.compile(r"(?:[^/:@]+@)?[^/:]+:")
 
@@ -61,7 +62,7 @@ _SCP_LIKE = re.compile(r"(?:[^/:@]+@)?[^/:]+:")
 def parse_location(text: str) -> Location:
     """Return the location that ``text`` names; nothing is opened.
 
-    Raises ``UserInputError`` (E-LOCATION) for what is no location, and for transports that are not built.
+    Raises ``UserInputError`` (E-LOCATION) for what is no location.
     """
     if not text or any(ord(c) < 32 or ord(c) == 127 for c in text):
         raise _refused(text, "a folder", "an empty or unprintable text")
@@ -71,8 +72,13 @@ def parse_location(text: str) -> Location:
         if name == "ssh":
             parse_ssh(text[scheme.end() :])
             return Location(kind="ssh", path=text[scheme.end() :], text=text)
-        if name in _NOT_BUILT:
-            raise _not_built(text, name)
+        if name == "oci":
+            parse_reference(text[scheme.end() :])
+            return Location(kind="oci", path=text[scheme.end() :], text=text)
+        if name in ("http", "https"):
+            if not urlsplit(text).hostname:
+                raise _refused(text, "https://host/folder", "no host")
+            return Location(kind="http", path=text, text=public_url(text))
         raise _refused(text, "a folder, ssh://, https:// or oci://", f"the unknown scheme {name}://")
     if text == "-":
         return Location(kind="pipe", path="-", text=text)
@@ -127,7 +133,3 @@ def open_destination(location: Location, *, dry_run: bool, options: TransferOpti
 
 def _refused(text: str, expected: str, found: str, hint: str = "") -> UserInputError:
     return UserInputError("E-LOCATION", ascii(text)[1:-1][:200], expected=expected, found=found, hint=hint)
-
-
-def _not_built(text: str, kind: str) -> UserInputError:
-    return _refused(text, "a folder", f"{kind}://, which is not built yet", f"instead: {_NOT_BUILT[kind]}")

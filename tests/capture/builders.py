@@ -1,6 +1,6 @@
 """Living environments, small and real: made by uv, offline, from wheels built here; then edited by hand."""
 
-# ruff: noqa: PTH113, PTH114, PTH115, PTH118 - snapshots of whole trees
+
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,11 +52,13 @@ class Ran:
 
     def finding(self, code: str) -> dict[str, Any]:
         """The one finding of that code."""
+        found: dict[str, Any]
         (found,) = [finding for finding in self.answer["findings"] if finding["code"] == code]
         return found
 
     def row(self, name: str) -> dict[str, Any]:
         """What was found of one distribution."""
+        row: dict[str, Any]
         (row,) = [row for row in self.answer["distributions"] if row["name"] == name]
         return row
 
@@ -88,7 +91,7 @@ class Living:
         return self.venv / SITE
 
     def wheel(
-        self, name: str, version: str = "1.0", files: dict[str, bytes | str] | None = None, **more: Any
+        self, name: str, version: str = "1.0", files: Mapping[str, bytes | str] | None = None, **more: Any
     ) -> Path:
         """Publish a wheel."""
         return make_wheel(self.folder / "index", name, version, files, **more)

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from envbundle.spec.manifest import Manifest
 from envbundle.spec.manifest_text import parse_manifest
 from tests.builders import container, elf_file, make_wheel, sass
 
 from .builders import PYTHON, SITE, Living, python
 
 
-def manifest_of(living: Living, out: str = "out"):  # noqa: ANN201
+def manifest_of(living: Living, out: str = "out") -> Manifest:
     return parse_manifest((living.folder / out / "envbundle.toml").read_text())
 
 

@@ -32,7 +32,7 @@ def server(sglang: Living) -> Iterator[subprocess.Popen[str]]:
         "HF_TOKEN": "x",
         "SGL_MODE": "fast",
     }
-    words = [sglang.venv / "bin/python", "-B", "-m", "serve.launch", "--model-path", model]
+    words = [str(sglang.venv / "bin/python"), "-B", "-m", "serve.launch", "--model-path", str(model)]
     process = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True, cwd="/")
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"

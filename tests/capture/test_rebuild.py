@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +23,7 @@ SITE = "lib/python3.12/site-packages"
 MACHINE = Machine(python="3.12", machine="x86_64", glibc="2.36")
 
 
-def write(folder: Path, contents: list[Content], tags: tuple[str, ...] = (), version: str = "1.0"):  # noqa: ANN201
+def write(folder: Path, contents: list[Content], tags: tuple[str, ...] = (), version: str = "1.0") -> Any:
     folder.mkdir(parents=True, exist_ok=True)
     return write_wheel(
         folder, name="my-pkg", version=version, info=f"{SITE}/my_pkg-{version}.dist-info", site=SITE,

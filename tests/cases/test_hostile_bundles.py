@@ -477,8 +477,8 @@ def test_hostile_values_never_end_in_a_traceback(bundle: Case, name: str) -> Non
         assert done.status in (1, 2, 3, 4), (words, done.answer)
         assert done.codes
         assert bundle.listing() == before
-    for words in (("verify", "dist"), ("copy", "dist", bundle.root / "there", "--dry-run")):
-        assert bundle.run(*words).status in (0, 3)
+    for line in (("verify", "dist"), ("copy", "dist", str(bundle.root / "there"), "--dry-run")):
+        assert bundle.run(*line).status in (0, 3)
         assert bundle.listing() == before
 
 

@@ -49,7 +49,7 @@ def _socket(folder: Path) -> None:
         os.chdir(here)
 
 
-HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
+HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a link out of the folder": (_link("/etc/passwd"), "E-OVERLAY-LINK"),
     "a relative link out": (_link("../../../envbundle.toml"), "E-OVERLAY-LINK"),
     "a link to a folder outside": (_link("/etc", "app/x"), "E-OVERLAY-LINK"),

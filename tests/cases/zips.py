@@ -98,7 +98,7 @@ def with_deflated(name: str, stream: bytes, *, size: int, crc: int = 0) -> bytes
         (start,) = struct.unpack_from("<I", table, at + 42)
         struct.pack_into("<I", table, at + 42, start + len(block))
         at += 46 + n + m + k
-    table = central + raw + extra + table
+    table = bytearray(central + raw + extra + table)
     body = block + head[:offset]
     tail = struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, count + 1, count + 1, len(table), len(body), 0)
     return body + bytes(table) + tail

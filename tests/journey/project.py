@@ -82,7 +82,7 @@ class Project:
         """Lock and pack ``targets`` and return the store."""
         arch = [word for target in targets for word in ("--arch", target)]
         self.ok("lock", *arch)
-        self.ok("pack", *arch, "--key", "keys/id_ed25519")
+        self.ok("pack", *arch, "--key", "keys/id_ed25519", "--no-bootstrap")
         return self.folder / "dist"
 
     def edit(self, old: str, new: str) -> None:

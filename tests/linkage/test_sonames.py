@@ -61,7 +61,8 @@ def test_an_extension_of_an_absent_torch_names_it_once() -> None:
     finding = only(judged(*files))
     assert finding.expected.startswith("libc10.so, libtorch.so, libtorch_cpu.so")
     assert finding.subject == "ext 1.0 ext/a.abi3.so and 1 more"
-    assert finding.hint.startswith("torch brings it")
+    assert (finding.code, finding.severity) == ("W-SONAME-OUTSIDE", "warning")
+    assert "torch brings it" in finding.hint
     assert judged(*files, declared=sonames) == []
 
 
@@ -115,13 +116,13 @@ def test_compared_with_the_source(source: list[str] | None, code: str) -> None:
 
 
 def test_b35_the_runpath_of_the_build_machine() -> None:
-    good = placed("a/_m.abi3.so", needed=["libx.so"], runpath="$ORIGIN:/home/ci/build/lib")
+    good = placed("a/_m.abi3.so", needed=["libx.so"], runpath="$ORIGIN:/opt/ci/build/lib")
     library = placed("a/libx.so", soname="libx.so")
     finding = only(judged(good, library))
-    assert (finding.code, finding.found) == ("W-RUNPATH", "/home/ci/build/lib")
-    refused = judged(placed("a/_m.abi3.so", needed=["libx.so"], runpath="/home/ci/build/lib"))
+    assert (finding.code, finding.found) == ("W-RUNPATH", "/opt/ci/build/lib")
+    refused = judged(placed("a/_m.abi3.so", needed=["libx.so"], runpath="/opt/ci/build/lib"))
     assert [f.code for f in refused] == ["E-SONAME", "W-RUNPATH"]
-    assert "/home/ci/build/lib of the machine that built it" in refused[0].found
+    assert "/opt/ci/build/lib of the machine that built it" in refused[0].found
 
 
 @pytest.mark.parametrize(
