@@ -68,7 +68,7 @@ def page(scans: Mapping[str, WheelScan]) -> str:
         "",
         "<!-- Written by scripts/real_linkage.py from the wheels themselves. -->",
         "",
-        "What [judgements](judgements.md) over a whole set say of published wheels: each beside torch and what",
+        "What [judgements](judgements.md) over a set say of published wheels: each beside torch and what",
         "torch itself needs, for sm_103 on glibc 2.39. GPU code is on [another page](real-wheels.md).",
         "",
         "| wheel | errors, and warnings about it |",
