@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from envbundle.errors import UserInputError
+from envbundle.errors import IntegrityError, UserInputError
 from envbundle.host.file_urls import public_url
 from envbundle.spec.finding import Finding, errors_in
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from envbundle.progress import Reporter
     from envbundle.spec.descriptor import Exemption
+    from envbundle.spec.digest import Digest
     from envbundle.spec.lock import Lock
     from envbundle.spec.target import Target
 
@@ -172,17 +173,30 @@ class Search:
 
     def _wheel_of(self, candidate: Candidate) -> CandidateWheel | None:
         """Return the wheel of a candidate that serves the target and any hashes asked for."""
-        allowed = {
-            digest for one in self.asked.requirements if one.name == candidate.name for digest in one.hashes
-        }
+        allowed = self._hashes(candidate.name)
         wheels = [w for w in candidate.wheels if not allowed or w.sha256 is None or w.sha256 in allowed]
         return choose(wheels, self.target)
+
+    def _hashes(self, name: str) -> frozenset[Digest]:
+        """Return the digests that requirement files allow for a distribution; none means any."""
+        return frozenset(
+            digest for one in self.asked.requirements if one.name == name for digest in one.hashes
+        )
 
     def _open(self, candidate: Candidate, wheel: CandidateWheel) -> Chosen:
         self.reporter.note(f"{self.target.name}: looking at {wheel.filename}")
         artifact = self.gatherer.gather(
             filename=wheel.filename, url=wheel.url, sha256=wheel.sha256, size=wheel.size
         )
+        allowed = self._hashes(candidate.name)
+        if allowed and artifact.sha256 not in allowed:  # a folder states no digests: only the bytes do
+            raise IntegrityError(
+                "E-HASH",
+                wheel.filename,
+                expected=" or ".join(sorted(map(str, allowed))),
+                found=str(artifact.sha256),
+                hint="another build of that version: take it out of the find-links folder",
+            )
         scan = self.scanner.scan(artifact)
         named = replace(candidate, version=candidate.version or scan.version)
         return Chosen(

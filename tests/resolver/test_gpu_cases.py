@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from envbundle.errors import IntegrityError
+
 from .project import GPU_TAG, Project, codes, library, only
 
 ARM = "cp312-cp312-manylinux_2_28_aarch64"
@@ -259,3 +261,15 @@ def test_stand_alone_cubins_are_one_catalogue(project: Project) -> None:
 
 
 CUBINS = [("a", 80, ""), ("b", 90, "a"), ("c", 103, "a")]
+
+
+def test_a_hash_that_is_asked_holds_for_wheels_of_a_folder_too(project: Project) -> None:
+    project.gpu_wheel("pinned", "1.0", {"pinned/k.so": ("sm_100",)})
+    (project.folder / "requirements.txt").write_text(f"pinned==1.0 --hash=sha256:{'0' * 64}\n")
+    project.requirements = []
+    project.resolve += '\nrequirement-files = ["requirements.txt"]\ncomplete = true'
+    project.target("sm_100")
+    with pytest.raises(IntegrityError) as caught:
+        project.lock("sm_100")
+    assert caught.value.code == "E-HASH"
+    assert "0" * 64 in caught.value.expected
