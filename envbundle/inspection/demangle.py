@@ -49,7 +49,7 @@ def demangle(name: str) -> str:
         text = reader.encoding()
     except (_UnknownError, RecursionError, ValueError, IndexError):
         return name
-    return name if reader.rest() or len(text) > 4 * _MAX_LENGTH else text
+    return name if not text or reader.rest() or len(text) > 4 * _MAX_LENGTH else text
 
 
 @dataclass(slots=True)

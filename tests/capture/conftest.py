@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -7,12 +9,14 @@ import pytest
 from .builders import Living
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 
 @pytest.fixture
-def living(tmp_path: Path) -> Living:
-    return Living.make(tmp_path / "box")
+def living() -> Iterator[Living]:
+    """A box in a short folder: scripts with a path of over 127 bytes have another first line."""
+    with tempfile.TemporaryDirectory(prefix="box-") as folder:
+        yield Living.make(Path(folder).resolve() / "box")
 
 
 @pytest.fixture
