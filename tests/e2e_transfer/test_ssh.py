@@ -59,7 +59,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
         more=f"Host far\n ControlMaster auto\n ControlPath {hosts.folder}/m\n ControlPersist 30\n"
     )
     yield hosts
-    subprocess.run([*hosts.ssh, "-O", "exit", "far"], check=True, capture_output=True)
+    # After ControlPersist the shared connection has ended by itself: then there is nothing to end.
+    subprocess.run([*hosts.ssh, "-O", "exit", "far"], check=False, capture_output=True)
     hosts.stop()
 
 
